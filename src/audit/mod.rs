@@ -1,0 +1,1 @@
+//! The audit log: typed events, one JSON line each, chained by hash.

@@ -1,0 +1,1 @@
+//! What was typed: clap types only, one file per subcommand.

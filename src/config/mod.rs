@@ -1,0 +1,3 @@
+//! Configuration files: schema, layers, merge. A project only narrows.
+
+pub mod settings;

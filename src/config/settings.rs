@@ -1,0 +1,173 @@
+//! What was asked for, merged over all layers: the input of `policy`. Nothing here has looked at the machine.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use crate::policy::host_rule::HostPattern;
+use crate::policy::origin::Sourced;
+
+/// The built-in profiles (custom ones resolve to one of these plus values).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// Daily work: the project is writable.
+    Workspace,
+    /// Reviews: the project is read-only.
+    ReadOnly,
+    /// Third-party code: no state, ephemeral home.
+    Strict,
+    /// Untrusted repositories: nothing widens it.
+    Lockdown,
+    /// Throw-away machines: nearly everything is open.
+    Devbox,
+}
+
+/// Whether the private home outlives the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HomeMode {
+    /// A tmpfs.
+    Ephemeral,
+    /// A directory of ours, one per project and agent.
+    Persistent,
+}
+
+/// Where the agent's own state (login, sessions, caches) lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateMode {
+    /// Nowhere: forgotten with the home.
+    None,
+    /// A place of ours, one per agent.
+    Jail,
+}
+
+/// What the jail can reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkMode {
+    /// Nothing.
+    Off,
+    /// The allowed names, through the doors.
+    Filtered,
+    /// The host's network, unfiltered.
+    Open,
+}
+
+/// Which of the launcher's variables are inherited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Inherit {
+    /// None but what is set by name.
+    None,
+    /// The allowlist of ENV-1.
+    Core,
+    /// All but those that run programs or carry secrets.
+    All,
+}
+
+/// Whether protected paths are held read-only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protect {
+    /// The default.
+    Enforce,
+    /// `protect = false` in the user's config: the whole layer is off, loudly.
+    DangerOff,
+}
+
+/// A grant as it was written: a host path, and where it shows inside (the same path unless given).
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct GrantSpec {
+    /// The host path, absolute (relative ones are taken from the current directory, `~` is the home).
+    pub source: PathBuf,
+    /// The path inside, absolute.
+    pub dest: PathBuf,
+}
+
+/// A variable for the jail: its value, or the launcher's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnvValue {
+    /// The launcher's value, when there is one.
+    Pass,
+    /// This value.
+    Set(String),
+}
+
+/// Where `--resolve` sends a host. The port is kept when it is `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct ResolveTarget {
+    /// The address that is dialled.
+    pub addr: IpAddr,
+    /// The port that is dialled instead of the one that was asked for.
+    pub port: Option<u16>,
+}
+
+/// Resource limits; `None` means "not asked for".
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of memory (cgroup).
+    pub memory: Option<Sourced<u64>>,
+    /// Processes and threads (cgroup).
+    pub pids: Option<Sourced<u64>>,
+    /// Hundredths of one processor: 200 is two processors (cgroup).
+    pub cpu_percent: Option<Sourced<u32>>,
+    /// Open descriptors per process (rlimit).
+    pub files: Option<Sourced<u64>>,
+    /// Wall-clock seconds; then the jail is ended.
+    pub time_seconds: Option<Sourced<u64>>,
+}
+
+/// Everything that was asked for.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The profile.
+    pub profile: Sourced<Profile>,
+    /// `--project`.
+    pub project: Option<Sourced<PathBuf>>,
+    /// Read-only grants.
+    pub read_only: Vec<Sourced<GrantSpec>>,
+    /// Writable grants.
+    pub read_write: Vec<Sourced<GrantSpec>>,
+    /// Protected paths.
+    pub protect: Sourced<Protect>,
+    /// The home.
+    pub home: Sourced<HomeMode>,
+    /// The agent's state.
+    pub state: Sourced<StateMode>,
+    /// Whether toolchains under the host's home are mounted.
+    pub toolchains: Sourced<bool>,
+    /// The base of the environment.
+    pub inherit: Sourced<Inherit>,
+    /// Whether variables whose names look like secrets may be inherited.
+    pub ignore_default_excludes: Sourced<bool>,
+    /// Case-insensitive globs of names that are dropped.
+    pub env_exclude: Vec<Sourced<String>>,
+    /// Case-insensitive globs; when not empty only these names are kept.
+    pub env_include_only: Vec<Sourced<String>>,
+    /// Named variables.
+    pub env: BTreeMap<String, Sourced<EnvValue>>,
+    /// The network.
+    pub network: Sourced<NetworkMode>,
+    /// Allowed hosts.
+    pub allow: Vec<Sourced<HostPattern>>,
+    /// Denied hosts; deny beats allow.
+    pub deny: Vec<Sourced<HostPattern>>,
+    /// Hosts whose private addresses may be dialled.
+    pub allow_private: Vec<Sourced<String>>,
+    /// `--resolve`, by canonical host.
+    pub resolve: BTreeMap<String, Sourced<ResolveTarget>>,
+    /// Whether the agent preset's own hosts are allowed.
+    pub agent_hosts: Sourced<bool>,
+    /// Limits.
+    pub limits: Limits,
+    /// Whether a log that cannot be written stops the launch.
+    pub log_required: Sourced<bool>,
+    /// Whether the exit summary is shown.
+    pub summary: Sourced<bool>,
+    /// Whether unprivileged containers without a new /proc are accepted.
+    pub weaker_nested: Sourced<bool>,
+    /// Sentences for the user: keys of an untrusted project that were ignored, entries that were skipped.
+    pub warnings: Vec<String>,
+}

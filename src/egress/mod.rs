@@ -1,0 +1,1 @@
+//! The doors to the network, and the one pure decision behind them.

@@ -1,0 +1,1 @@
+//! The one reader of the machine. It changes nothing.

@@ -1,0 +1,1 @@
+//! Effects: the only room that starts, mounts and listens.

@@ -1,0 +1,3 @@
+//! The `ai-jail` program.
+
+fn main() {}

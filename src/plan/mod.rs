@@ -1,0 +1,3 @@
+//! Pure: what will be done, as values.
+
+pub mod inner;

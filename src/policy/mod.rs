@@ -1,0 +1,4 @@
+//! Pure: what is allowed, and where each rule came from.
+
+pub mod host_rule;
+pub mod origin;

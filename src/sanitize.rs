@@ -1,0 +1,1 @@
+//! Foreign strings are escaped before they are shown.
