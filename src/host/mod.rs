@@ -1,1 +1,2 @@
 //! The one reader of the machine. It changes nothing.
+pub mod protected;

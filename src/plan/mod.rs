@@ -1,3 +1,4 @@
 //! Pure: what will be done, as values.
 
 pub mod inner;
+pub mod operation;

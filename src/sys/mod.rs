@@ -1,2 +1,5 @@
-//! The only unsafe code: a few system calls with safe faces.
+//! The only unsafe code: a few system calls that neither rustix nor nix offers as a safe function, with safe faces.
 #![allow(unsafe_code)]
+
+pub mod descriptor;
+pub mod namespace;

@@ -1,0 +1,176 @@
+//! The warden: the parent of bubblewrap, outside the jail.
+//!
+//! A small single-threaded process of ours that is the leader of the jail's session. It starts bubblewrap, holds the
+//! door shut while it enters the jail's namespaces and finishes the mounts and listeners there, opens it, and sees to it
+//! that nothing of the jail outlives it or the supervisor: it is a child subreaper, so whatever of bubblewrap's is
+//! orphaned becomes its own child, and the end of its socket, which only the supervisor holds, is the order to kill.
+
+mod cgroup;
+mod hold;
+mod mounts;
+mod network;
+mod reaper;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::ExitCode;
+
+use nix::sys::signal::SigSet;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
+
+use crate::launch::protocol::{Order, Reply, Request, from_memfd, receive, send};
+
+use self::hold::Held;
+use self::reaper::Reaper;
+
+/// Runs the warden on the inherited `socket` until the jail has ended or the supervisor has.
+pub fn run(socket: OwnedFd) -> ExitCode {
+    // A terminal's signals, a hang-up of its session and job control are for the jail, never for its keeper.
+    if SigSet::all().thread_block().is_err() {
+        return ExitCode::from(125);
+    }
+    match serve(socket.as_fd()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // When nobody reads this any more, the jail has been ended all the same.
+            let _ = send(socket.as_fd(), &failure.reply(), &[]);
+            ExitCode::from(125)
+        }
+    }
+}
+
+/// Why a jail could not be built.
+#[derive(Debug)]
+pub(super) struct Failure {
+    what: String,
+    why: String,
+}
+
+impl Failure {
+    fn new(what: impl Into<String>, why: impl ToString) -> Self {
+        Self { what: what.into(), why: why.to_string() }
+    }
+
+    fn reply(self) -> Reply {
+        Reply::Failed { what: self.what, why: self.why }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::new("the jail could not be set up", error)
+    }
+}
+
+impl From<rustix::io::Errno> for Failure {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self::new("the jail could not be set up", error)
+    }
+}
+
+fn serve(socket: BorrowedFd<'_>) -> Result<(), Failure> {
+    set_child_subreaper(Some(getpid()))?;
+    let Some((Request::Start, mut descriptors)) = receive::<Request>(socket)? else {
+        return Ok(());
+    };
+    if descriptors.is_empty() {
+        return Err(Failure::new("the jail could not be set up", "the order is missing"));
+    }
+    let order: Order = from_memfd(descriptors.remove(0))?;
+    let mut reaper = Reaper::new()?;
+    let outcome = keep(socket, &order, descriptors, &mut reaper);
+    reaper.end_everything();
+    match outcome? {
+        Some(status) => Ok(send(socket, &Reply::Ended(status), &[])?),
+        None => Ok(()),
+    }
+}
+
+/// Builds the jail, opens the door, and waits: for bubblewrap's exit status, or `None` when the jail is to be ended.
+fn keep(
+    socket: BorrowedFd<'_>,
+    order: &Order,
+    descriptors: Vec<OwnedFd>,
+    reaper: &mut Reaper,
+) -> Result<Option<i32>, Failure> {
+    let Some(held) = hold::start(socket, order, descriptors, reaper)? else {
+        return Ok(None);
+    };
+    let listeners: Vec<_> = held.listeners.iter().map(AsFd::as_fd).collect();
+    send(
+        socket,
+        &Reply::Held { pid: held.pid.as_raw_nonzero().get(), notes: held.notes.clone() },
+        &listeners,
+    )?;
+    attend(socket, held, reaper)
+}
+
+/// Answers the supervisor until the jail has ended.
+fn attend(socket: BorrowedFd<'_>, mut held: Held, reaper: &mut Reaper) -> Result<Option<i32>, Failure> {
+    held.listeners.clear();
+    let mut door = Some(held.door);
+    loop {
+        let bwrap = reaper.bwrap()?;
+        let idle = PollFlags::empty();
+        let mut polled = vec![
+            PollFd::from_borrowed_fd(socket, PollFlags::IN),
+            PollFd::from_borrowed_fd(bwrap, PollFlags::IN),
+        ];
+        if let Some(door) = &door {
+            polled.push(PollFd::from_borrowed_fd(door.as_fd(), PollFlags::IN));
+        }
+        match poll(&mut polled, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            other => other?,
+        };
+        let ready: Vec<bool> = polled.iter().map(|fd| fd.revents() != idle).collect();
+        if ready.get(2) == Some(&true) {
+            if let Some(end) = door.take() {
+                report_exec(socket, end.as_fd())?;
+            }
+        }
+        if ready[0] {
+            match receive::<Request>(socket)? {
+                None | Some((Request::Kill | Request::Start, _)) => return Ok(None),
+                Some((Request::Go, _)) => hold::open(door.as_ref())?,
+                Some((Request::Signal(number), _)) => signal(held.pid, number),
+                Some((Request::Bind(address), _)) => match network::listener(address) {
+                    Ok(listener) => send(socket, &Reply::Bound(address, true), &[listener.as_fd()])?,
+                    Err(_) => send(socket, &Reply::Bound(address, false), &[])?,
+                },
+            }
+        }
+        if ready[1] {
+            return Ok(Some(reaper.bwrap_status()?));
+        }
+    }
+}
+
+/// The door was closed by exec, or carries the reason why exec failed.
+fn report_exec(socket: BorrowedFd<'_>, door: BorrowedFd<'_>) -> Result<(), Failure> {
+    let mut bytes = [0; 1024];
+    let length = rustix::io::read(door, &mut bytes)?;
+    match bytes[..length].split_first() {
+        None => send(socket, &Reply::Started, &[])?,
+        Some((b'e', errno)) => {
+            let errno = errno.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes));
+            send(socket, &Reply::ExecFailed(errno), &[])?;
+        }
+        Some((_, text)) => {
+            return Err(Failure::new("the jail could not be set up", String::from_utf8_lossy(text)));
+        }
+    }
+    Ok(())
+}
+
+/// Signals the command's process group, which the in-jail stage made, or the command alone while it has none.
+fn signal(command: Pid, number: i32) {
+    if let Some(signal) = Signal::from_named_raw(number) {
+        let sent = kill_process_group(command, signal);
+        if sent.is_err() {
+            // A command that has ended needs no signal.
+            let _ = rustix::process::kill_process(command, signal);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The mounts inside trees that others can change: by descriptor, at the held door.
+//!
+//! Every destination is opened component by component beneath the root of the mount that holds it, with no symlink
+//! anywhere, and mounted onto as the object that was opened. What others do to names meanwhile changes nothing.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, fstat, mkdirat, openat, openat2,
+    renameat_with, statat,
+};
+use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
+
+use crate::plan::operation::{Access, DoorOp, Missing};
+use crate::sys::namespace::{MountLimit, restrict_mount};
+
+use super::Failure;
+
+/// Which object on which file system: what was checked before the launch and what was mounted must be the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    pub(super) fn of(descriptor: &OwnedFd) -> Result<Self, Failure> {
+        let stat = fstat(descriptor)?;
+        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
+    }
+}
+
+/// Carries out the operations in order and takes the staging area away. Returns what the user should know.
+pub(super) fn finish(
+    operations: &[DoorOp],
+    sources: &[Identity],
+    staging: Option<&Path>,
+) -> Result<Vec<String>, Failure> {
+    let mut notes = Vec::new();
+    let empty = Empty { staging };
+    for operation in operations {
+        match operation {
+            DoorOp::Verify { path, source } => verify(path, sources.get(*source))?,
+            DoorOp::Place { staged, root, below, missing } => {
+                place(staged, &Place { root, below }, *missing, &mut notes)?
+            }
+            DoorOp::Pin { root, below, access } => pin(&Place { root, below }, *access, &mut notes)?,
+            DoorOp::Hide { root, below } => hide(&Place { root, below }, &empty)?,
+        }
+    }
+    if let Some(staging) = staging {
+        unmount(staging, UnmountFlags::DETACH).map_err(|error| failed("take away", staging, error))?;
+        rustix::fs::rmdir(staging).map_err(|error| failed("remove", staging, error))?;
+    }
+    // No descriptor or directory of the jail's is held longer than needed, so that its own mounts can go.
+    Ok(notes)
+}
+
+/// A destination: a path below the root of a mount.
+struct Place<'a> {
+    root: &'a Path,
+    below: &'a Path,
+}
+
+impl Place<'_> {
+    fn path(&self) -> PathBuf {
+        if self.below.as_os_str().is_empty() { self.root.to_path_buf() } else { self.root.join(self.below) }
+    }
+
+    fn open_root(&self) -> Result<OwnedFd, Failure> {
+        openat(
+            CWD,
+            self.root,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(|error| failed("open", self.root, error))
+    }
+
+    /// Opens the destination itself, without following anything.
+    fn open(&self) -> Result<OwnedFd, Errno> {
+        let root = openat(CWD, self.root, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        if self.below.as_os_str().is_empty() {
+            return Ok(root);
+        }
+        beneath(root.as_fd(), self.below)
+    }
+}
+
+fn beneath(root: BorrowedFd<'_>, below: &Path) -> Result<OwnedFd, Errno> {
+    openat2(
+        root,
+        below,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
+    .or_else(|error| {
+        // NO_SYMLINKS refuses a symlink as the last component too; there it is wanted as itself.
+        if error != Errno::LOOP {
+            return Err(error);
+        }
+        let (Some(parent), Some(name)) = (below.parent(), below.file_name()) else {
+            return Err(error);
+        };
+        let parent =
+            if parent.as_os_str().is_empty() { rustix::io::dup(root)? } else { directory(root, parent)? };
+        let link = openat(&parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(link)
+    })
+}
+
+fn directory(root: BorrowedFd<'_>, below: &Path) -> Result<OwnedFd, Errno> {
+    openat2(
+        root,
+        below,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
+}
+
+fn verify(path: &Path, expected: Option<&Identity>) -> Result<(), Failure> {
+    let mounted = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| failed("open", path, error))?;
+    if Some(&Identity::of(&mounted)?) == expected {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("{} was replaced while the jail was being set up", path.display()),
+        "what was mounted is not what was checked",
+    ))
+}
+
+fn place(staged: &Path, place: &Place<'_>, missing: Missing, notes: &mut Vec<String>) -> Result<(), Failure> {
+    let destination = match place.open() {
+        Ok(found) if missing == Missing::Refuse || suits(&found, missing)? => found,
+        Err(error) if missing == Missing::Refuse => {
+            return Err(failed("find the mount point", &place.path(), error));
+        }
+        Ok(_) | Err(_) => make(place, missing, notes)?,
+    };
+    let tree = open_tree(CWD, staged, OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)
+        .map_err(|error| failed("open", staged, error))?;
+    mount_onto(&tree, &destination).map_err(|error| failed("mount", &place.path(), error))
+}
+
+fn suits(found: &OwnedFd, missing: Missing) -> Result<bool, Failure> {
+    let kind = FileType::from_raw_mode(fstat(found)?.st_mode);
+    Ok(match missing {
+        Missing::MakeDirectory => kind == FileType::Directory,
+        Missing::MakeFile => kind == FileType::RegularFile,
+        Missing::Refuse => true,
+    })
+}
+
+/// Makes a mount point in a tree of ours. A name in the way is moved aside, so that nobody inside can stop the next launch.
+fn make(place: &Place<'_>, missing: Missing, notes: &mut Vec<String>) -> Result<OwnedFd, Failure> {
+    let mut current = place.open_root()?;
+    let names: Vec<_> = place
+        .below
+        .components()
+        .map(|component| match component {
+            Component::Normal(name) => Ok(name),
+            _ => Err(Failure::new("a mount point is not a plain path", place.path().display())),
+        })
+        .collect::<Result<_, _>>()?;
+    for (index, name) in names.iter().enumerate() {
+        let last = index + 1 == names.len();
+        let want =
+            if last && missing == Missing::MakeFile { FileType::RegularFile } else { FileType::Directory };
+        match statat(&current, *name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == want => {}
+            Ok(_) => {
+                move_aside(current.as_fd(), Path::new(name), place, notes)?;
+                create(current.as_fd(), Path::new(name), want)
+                    .map_err(|error| failed("make the mount point", &place.path(), error))?;
+            }
+            Err(_) => create(current.as_fd(), Path::new(name), want)
+                .map_err(|error| failed("make the mount point", &place.path(), error))?,
+        }
+        current = beneath(current.as_fd(), Path::new(name))
+            .map_err(|error| failed("open the mount point", &place.path(), error))?;
+    }
+    Ok(current)
+}
+
+fn create(parent: BorrowedFd<'_>, name: &Path, kind: FileType) -> Result<(), Errno> {
+    let made = if kind == FileType::Directory {
+        mkdirat(parent, name, Mode::RWXU)
+    } else {
+        openat(
+            parent,
+            name,
+            OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::RUSR | Mode::WUSR,
+        )
+        .map(drop)
+    };
+    match made {
+        // A second jail on the same home makes the same mount points.
+        Err(Errno::EXIST) => Ok(()),
+        other => other,
+    }
+}
+
+fn move_aside(
+    parent: BorrowedFd<'_>,
+    name: &Path,
+    place: &Place<'_>,
+    notes: &mut Vec<String>,
+) -> Result<(), Failure> {
+    for attempt in 1..100 {
+        let mut aside = name.as_os_str().to_os_string();
+        aside.push(format!(".moved-aside-{attempt}"));
+        match renameat_with(parent, name, parent, &aside, RenameFlags::NOREPLACE) {
+            Ok(()) => {
+                notes.push(format!(
+                    "{} was in the way of a mount and is now called {}",
+                    place.path().display(),
+                    Path::new(&aside).display()
+                ));
+                return Ok(());
+            }
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(failed("move aside", &place.path(), error)),
+        }
+    }
+    Err(Failure::new(
+        format!("{} blocks a mount point", place.path().display()),
+        "too many names were moved aside before",
+    ))
+}
+
+fn pin(place: &Place<'_>, access: Access, notes: &mut Vec<String>) -> Result<(), Failure> {
+    let object = match place.open() {
+        Ok(object) => object,
+        Err(error @ (Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {
+            notes.push(format!(
+                "{} changed while the jail was being set up and is not protected ({error})",
+                place.path().display()
+            ));
+            return Err(Failure::new(
+                format!("{} changed while the jail was being set up", place.path().display()),
+                error,
+            ));
+        }
+        Err(error) => return Err(failed("open", &place.path(), error)),
+    };
+    let clone = clone_of(&object).map_err(|error| failed("clone", &place.path(), error))?;
+    let limit = match access {
+        Access::ReadOnly => MountLimit::ReadOnly,
+        Access::Writable => MountLimit::Plain,
+    };
+    restrict_mount(clone.as_fd(), limit).map_err(|error| failed_io("restrict", &place.path(), error))?;
+    mount_onto(&clone, &object).map_err(|error| failed("pin", &place.path(), error))
+}
+
+/// Something empty to cover paths with; made in the staging area when first needed.
+struct Empty<'a> {
+    staging: Option<&'a Path>,
+}
+
+impl Empty<'_> {
+    fn of(&self, kind: FileType) -> Result<OwnedFd, Failure> {
+        let Some(staging) = self.staging else {
+            return Err(Failure::new("nothing can be hidden", "there is no staging area"));
+        };
+        let (name, kind) = if kind == FileType::Directory {
+            ("empty-directory", kind)
+        } else {
+            ("empty-file", FileType::RegularFile)
+        };
+        let parent = openat(CWD, staging, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        create(parent.as_fd(), Path::new(name), kind)?;
+        let object = beneath(parent.as_fd(), Path::new(name))?;
+        let clone = clone_of(&object)?;
+        restrict_mount(clone.as_fd(), MountLimit::ReadOnly)
+            .map_err(|error| failed_io("restrict", staging, error))?;
+        Ok(clone)
+    }
+}
+
+fn hide(place: &Place<'_>, empty: &Empty<'_>) -> Result<(), Failure> {
+    let object = match place.open() {
+        Ok(object) => object,
+        // There is nothing to hide.
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+        Err(error) => return Err(failed("open", &place.path(), error)),
+    };
+    let kind = FileType::from_raw_mode(fstat(&object)?.st_mode);
+    let cover = empty.of(kind)?;
+    mount_onto(&cover, &object).map_err(|error| failed("hide", &place.path(), error))
+}
+
+fn clone_of(object: &OwnedFd) -> Result<OwnedFd, Errno> {
+    open_tree(
+        object,
+        "",
+        OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH
+            | OpenTreeFlags::AT_RECURSIVE,
+    )
+}
+
+fn mount_onto(tree: &OwnedFd, destination: &OwnedFd) -> Result<(), Errno> {
+    move_mount(
+        tree,
+        "",
+        destination,
+        "",
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH,
+    )
+}
+
+fn failed(verb: &str, path: &Path, error: Errno) -> Failure {
+    failed_io(verb, path, error.into())
+}
+
+fn failed_io(verb: &str, path: &Path, error: io::Error) -> Failure {
+    Failure::new(format!("cannot {verb} {} in the jail", path.display()), error)
+}

@@ -1,0 +1,134 @@
+//! The operations that build the jail's files, in order: first bubblewrap's, then those at the held door.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Whether a mount may be written through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// Reads only.
+    ReadOnly,
+    /// Reads and writes.
+    Writable,
+}
+
+/// Where bubblewrap takes a bind mount from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BindSource {
+    /// A path that only root can change; bubblewrap opens it by name.
+    System(PathBuf),
+    /// A path that the user (and so another jail) can change: opened once before the launch, mounted by
+    /// descriptor, and compared with what was mounted at the held door.
+    Checked(PathBuf),
+}
+
+impl BindSource {
+    /// The path on the host.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::System(path) | Self::Checked(path) => path,
+        }
+    }
+}
+
+/// One operation of bubblewrap. Destinations are absolute, resolved, and never below a tree that the jail or another
+/// program of the user's can change: bubblewrap before 0.12 follows symlinks there while it makes mount points.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BwrapOp {
+    /// An empty directory on the root tmpfs.
+    Dir(PathBuf),
+    /// A tmpfs of its own with this mode.
+    Tmpfs(PathBuf, u32),
+    /// A symlink.
+    Symlink {
+        /// What it says.
+        target: PathBuf,
+        /// Where it is.
+        dest: PathBuf,
+    },
+    /// A bind mount.
+    Bind {
+        /// From where.
+        source: BindSource,
+        /// To where.
+        dest: PathBuf,
+        /// How.
+        access: Access,
+    },
+    /// A file with this content, mode 0444.
+    File {
+        /// The bytes.
+        content: Vec<u8>,
+        /// Where it is.
+        dest: PathBuf,
+    },
+    /// A new procfs.
+    Proc(PathBuf),
+    /// A minimal /dev.
+    Dev(PathBuf),
+    /// Makes the mount at the path read-only, without those below it.
+    RemountReadOnly(PathBuf),
+}
+
+/// One operation at the held door: done in the jail's mount namespace, by descriptor, never through a symlink.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DoorOp {
+    /// The mount at `path` must be the object that was opened before the launch.
+    Verify {
+        /// An absolute path in the jail.
+        path: PathBuf,
+        /// Which of the checked sources it must be.
+        source: usize,
+    },
+    /// Moves a staged mount to its place inside a tree that others can change.
+    Place {
+        /// The staged mount.
+        staged: PathBuf,
+        /// The root of the mount that holds the destination.
+        root: PathBuf,
+        /// The destination below it.
+        below: PathBuf,
+        /// Whether a missing mount point is made (only in directories of ours).
+        missing: Missing,
+    },
+    /// Binds a path onto itself.
+    Pin {
+        /// The root of the mount that holds it.
+        root: PathBuf,
+        /// The path below it.
+        below: PathBuf,
+        /// Read-only for a protected path; writable only against renaming.
+        access: Access,
+    },
+    /// Covers a path by something empty that cannot be written.
+    Hide {
+        /// The root of the mount that holds it.
+        root: PathBuf,
+        /// The path below it.
+        below: PathBuf,
+    },
+}
+
+/// What to do about a mount point that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Missing {
+    /// Refuse the launch.
+    Refuse,
+    /// Make it: the tree is ours.
+    MakeDirectory,
+    /// Make it: the tree is ours.
+    MakeFile,
+}
+
+/// `path` relative to `root`, when it lies below it (or is it: then the empty path).
+pub fn below(root: &Path, path: &Path) -> Option<PathBuf> {
+    path.strip_prefix(root).ok().map(Path::to_path_buf)
+}
+
+/// How deep a path is: mounts are made in this order.
+pub fn depth(path: &Path) -> (usize, &[u8]) {
+    (path.components().count(), path.as_os_str().as_bytes())
+}

@@ -1,0 +1,202 @@
+//! The environment of the jail: which of the launcher's variables come in, and why the others do not.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::config::settings::{EnvValue, Inherit, Settings};
+use crate::policy::origin::{Origin, Sourced};
+
+/// One row of the table: names, as case-insensitive patterns with `*`, and why.
+#[derive(Debug, Deserialize)]
+pub struct Row {
+    /// The patterns.
+    pub names: Vec<String>,
+    /// Why they are in this table.
+    pub reason: String,
+}
+
+/// `presets/environment.toml`.
+#[derive(Debug, Deserialize)]
+pub struct Table {
+    /// What comes by itself under `core`.
+    pub core: Vec<Row>,
+    /// What never comes by inheritance.
+    pub never: Vec<Row>,
+    /// What looks like a secret.
+    pub secret: Vec<Row>,
+}
+
+/// The table that is compiled in.
+#[expect(clippy::expect_used, reason = "compiled in; a test parses it")]
+pub static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    toml::from_str(include_str!("../presets/environment.toml")).expect("environment.toml parses")
+});
+
+/// Why a variable of the launcher's is, or is not, in the jail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It comes in, for this reason.
+    Inherited(String),
+    /// It does not, for this reason.
+    Dropped(String),
+}
+
+/// Judges one name by inheritance alone.
+pub fn inheritance(name: &str, settings: &Settings) -> Verdict {
+    if let Some(row) = find(&TABLE.never, name) {
+        return Verdict::Dropped(format!("{} and never comes by inheritance", row.reason));
+    }
+    let base = match settings.inherit.value {
+        Inherit::None => return Verdict::Dropped("nothing is inherited (inherit = \"none\")".to_owned()),
+        Inherit::All => "everything harmless is inherited".to_owned(),
+        Inherit::Core => match find(&TABLE.core, name) {
+            Some(row) => row.reason.clone(),
+            None => return Verdict::Dropped("it is not on the list of inherited variables".to_owned()),
+        },
+    };
+    if !settings.ignore_default_excludes.value {
+        if let Some(row) = find(&TABLE.secret, name) {
+            return Verdict::Dropped(row.reason.clone());
+        }
+    }
+    match settings.env_exclude.iter().find(|pattern| matches(&pattern.value, name)) {
+        Some(pattern) => Verdict::Dropped(format!("{} excludes it ({})", pattern.value, pattern.origin)),
+        None => Verdict::Inherited(base),
+    }
+}
+
+/// The jail's variables: inherited ones, then `ours` (what ai-jail sets), then those named by the user.
+///
+/// The order is that of the policy table: inherit, drop, exclude, set; `include_only` has the last word, but for what
+/// the jail itself needs (`ours`).
+pub fn resolve(
+    settings: &Settings,
+    launcher: &BTreeMap<OsString, OsString>,
+    ours: BTreeMap<String, Sourced<OsString>>,
+) -> BTreeMap<String, Sourced<OsString>> {
+    let mut variables = BTreeMap::new();
+    for (name, value) in launcher {
+        let Some(name) = name.to_str() else { continue };
+        if let Verdict::Inherited(reason) = inheritance(name, settings) {
+            variables.insert(
+                name.to_owned(),
+                Sourced::new(value.clone(), Origin::built_in(format!("inherited: {reason}"))),
+            );
+        }
+    }
+    for (name, wanted) in &settings.env {
+        let value = match &wanted.value {
+            EnvValue::Set(value) => Some(OsString::from(value)),
+            EnvValue::Pass => launcher.get(OsStr::new(name)).cloned(),
+        };
+        if let Some(value) = value {
+            variables.insert(name.clone(), Sourced::new(value, wanted.origin.clone()));
+        }
+    }
+    if !settings.env_include_only.is_empty() {
+        variables
+            .retain(|name, _| settings.env_include_only.iter().any(|pattern| matches(&pattern.value, name)));
+    }
+    for (name, value) in ours {
+        // A variable that the user named wins over ours, except for those without which the jail is another.
+        if !settings.env.contains_key(&name) || name == "HOME" || name == "AI_JAIL" {
+            variables.insert(name, value);
+        }
+    }
+    variables
+}
+
+fn find<'a>(rows: &'a [Row], name: &str) -> Option<&'a Row> {
+    rows.iter().find(|row| row.names.iter().any(|pattern| matches(pattern, name)))
+}
+
+/// Whether `name` matches `pattern`, where `*` stands for any run of characters and case does not count.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut at, mut position, mut star) = (0, 0, None);
+    while position < name.len() {
+        if pattern.get(at) == Some(&b'*') {
+            star = Some((at, position));
+            at += 1;
+        } else if pattern.get(at).is_some_and(|byte| byte.eq_ignore_ascii_case(&name[position])) {
+            at += 1;
+            position += 1;
+        } else if let Some((star_at, from)) = star {
+            at = star_at + 1;
+            position = from + 1;
+            star = Some((star_at, position));
+        } else {
+            return false;
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_without_case() {
+        let cases = [
+            ("*KEY*", "openai_api_key", true),
+            ("*KEY*", "KEY", true),
+            ("LD_*", "LD_PRELOAD", true),
+            ("LD_*", "OLD_X", false),
+            ("_", "_", true),
+            ("_", "_X", false),
+            ("*_BASE_URL", "ANTHROPIC_BASE_URL", true),
+            ("*_BASE_URL", "ANTHROPIC_BASE_URL_X", false),
+            ("", "", true),
+            ("**", "x", true),
+        ];
+        for (pattern, name, expected) in cases {
+            assert_eq!(matches(pattern, name), expected, "{pattern} against {name}");
+        }
+    }
+
+    #[test]
+    fn every_row_has_names_and_a_reason() {
+        for row in TABLE.core.iter().chain(&TABLE.never).chain(&TABLE.secret) {
+            assert!(!row.names.is_empty() && row.reason.len() > 8, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn what_runs_code_is_in_the_table_of_what_never_comes() {
+        let dangerous = [
+            "LD_PRELOAD",
+            "GIT_SSH_COMMAND",
+            "GIT_ASKPASS",
+            "GIT_EXTERNAL_DIFF",
+            "NODE_OPTIONS",
+            "BASH_ENV",
+            "PYTHONSTARTUP",
+            "PERL5OPT",
+            "RUBYOPT",
+            "JAVA_TOOL_OPTIONS",
+            "SSH_AUTH_SOCK",
+            "DBUS_SESSION_BUS_ADDRESS",
+            "DOCKER_HOST",
+            "TMUX",
+            "WAYLAND_DISPLAY",
+            "DISPLAY",
+            "XAUTHORITY",
+            "STY",
+            "KITTY_LISTEN_ON",
+            "VSCODE_IPC_HOOK_CLI",
+            "GPG_AGENT_INFO",
+            "ANTHROPIC_BASE_URL",
+            "http_proxy",
+        ];
+        for name in dangerous {
+            assert!(find(&TABLE.never, name).is_some(), "{name}");
+        }
+        for name in ["LANG", "LC_ALL", "TERM", "TZ", "EDITOR", "NO_COLOR"] {
+            assert!(find(&TABLE.never, name).is_none() && find(&TABLE.core, name).is_some(), "{name}");
+        }
+    }
+}
