@@ -69,6 +69,11 @@ impl Error {
         self.kind
     }
 
+    /// What happened, alone.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
     /// The ways out, one sentence each.
     pub fn hints(&self) -> &[String] {
         &self.hints

@@ -17,6 +17,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::plan::CgroupLimits;
 use crate::plan::operation::DoorOp;
 
 /// Bytes of one message.
@@ -60,17 +61,6 @@ pub enum Listen {
     No,
     /// The doors of the filtered network, and local routes for these networks (address, prefix length).
     Doors(Vec<(std::net::Ipv4Addr, u8)>),
-}
-
-/// Limits that need a cgroup.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
-pub struct CgroupLimits {
-    /// Bytes.
-    pub memory: Option<u64>,
-    /// Tasks.
-    pub pids: Option<u64>,
-    /// Hundredths of a processor.
-    pub cpu_percent: Option<u32>,
 }
 
 /// From the supervisor to the warden.

@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+/// The hidden first argument that makes this program the in-jail stage; the numbers of three descriptors follow: the
+/// door, the order (a memfd with an [`InnerSpec`]), and the command's standard error.
+pub const STAGE: &str = "__inner";
+
 /// The whole order for the stage. Made by `plan`, carried out by `inner`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InnerSpec {

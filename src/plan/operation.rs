@@ -65,6 +65,13 @@ pub enum BwrapOp {
         /// Where it is.
         dest: PathBuf,
     },
+    /// A read-only file with this content, mounted over one that exists.
+    Cover {
+        /// The bytes.
+        content: Vec<u8>,
+        /// What it covers.
+        dest: PathBuf,
+    },
     /// A new procfs.
     Proc(PathBuf),
     /// A minimal /dev.
@@ -93,6 +100,8 @@ pub enum DoorOp {
         below: PathBuf,
         /// Whether a missing mount point is made (only in directories of ours).
         missing: Missing,
+        /// How it may be used.
+        access: Access,
     },
     /// Binds a path onto itself.
     Pin {

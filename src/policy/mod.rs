@@ -1,5 +1,211 @@
 //! Pure: what is allowed, and where each rule came from.
 
 pub mod env;
+pub mod files;
 pub mod host_rule;
+pub mod net;
 pub mod origin;
+mod resolve;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::config::settings::{HomeMode, Limits, Profile, Settings};
+use crate::host::agents::Agent;
+use crate::host::system::SystemMount;
+use crate::host::user::User;
+use crate::plan::operation::Access;
+
+use self::files::{FileRule, FileRules};
+use self::net::NetPolicy;
+use self::origin::{Origin, Sourced};
+
+/// What the machine contributes: everything that was read of it for this launch.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// Who starts the jail.
+    pub user: User,
+    /// The launcher's environment.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// The project, resolved.
+    pub project: PathBuf,
+    /// The current directory, resolved; outside the project the command starts in the project.
+    pub cwd: PathBuf,
+    /// Git directories of the project that lie outside it and were checked to belong to it.
+    pub git_outside: Vec<PathBuf>,
+    /// The protected paths of every tree that may become writable.
+    pub trees: Vec<ProtectedTree>,
+    /// The command as it is started inside.
+    pub program: PathBuf,
+    /// Its arguments with the zeroth.
+    pub argv: Vec<OsString>,
+    /// The agent that it is, if any.
+    pub agent: Option<&'static Agent>,
+    /// What the command needs to start and is not of the system.
+    pub needs: Vec<FileRule>,
+    /// Toolchains under the home.
+    pub toolchains: Vec<FileRule>,
+    /// Their variables.
+    pub toolchain_variables: Vec<(String, OsString)>,
+    /// What else is shown: terminal descriptions, CA files that tools are configured with.
+    pub shown: Vec<FileRule>,
+    /// Registry, CA and proxy settings of the tools, as variables.
+    pub tool_variables: Vec<(String, OsString)>,
+    /// The same as files of the home: the path below it, and the text.
+    pub tool_files: Vec<(PathBuf, String)>,
+    /// The system.
+    pub system: Vec<SystemMount>,
+    /// Git settings that are carried.
+    pub git_config: Vec<(String, String)>,
+    /// Grants whose sources exist: the spec, what it resolves to, and what that is.
+    pub grants: Vec<Grant>,
+    /// What `devbox` opens: the directories of the root, less /data and virtual file systems.
+    pub devbox_roots: Vec<PathBuf>,
+    /// Entries of the launcher's PATH that exist, absolute, as they are written there.
+    pub path_entries: Vec<PathBuf>,
+    /// The highest Landlock ABI of the kernel, if there is one.
+    pub landlock_abi: Option<i32>,
+    /// The addresses of this machine's interfaces.
+    pub own_addresses: Vec<IpAddr>,
+    /// The trust bundle for the jail, PEM.
+    pub trust: Trust,
+    /// The places where this system's programs look for the bundle.
+    pub trust_covers: Vec<PathBuf>,
+    /// The host's resolv.conf, for the open network.
+    pub resolv_conf: Option<String>,
+}
+
+/// The trust bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// The host's own file.
+    Host(PathBuf),
+    /// The host's roots and what the launcher's `SSL_CERT_FILE` adds.
+    Joined(Vec<u8>),
+    /// There is none.
+    None,
+}
+
+/// The protected paths of one tree.
+#[derive(Debug, Clone)]
+pub struct ProtectedTree {
+    /// Its root on the host.
+    pub root: PathBuf,
+    /// What was found, below the root.
+    pub found: Vec<crate::host::protected::Protected>,
+}
+
+/// A grant that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// The source, resolved.
+    pub source: PathBuf,
+    /// The destination.
+    pub dest: PathBuf,
+    /// How.
+    pub access: Access,
+    /// Directory or file.
+    pub shape: files::Shape,
+    /// Its origin.
+    pub origin: Origin,
+}
+
+/// A path that is held in a writable tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProtectedPath {
+    /// The destination of the rule whose tree holds it.
+    pub root: PathBuf,
+    /// Below it.
+    pub below: PathBuf,
+    /// Read-only, or pinned but writable below.
+    pub access: Access,
+    /// Why.
+    pub reason: String,
+}
+
+/// A path that is covered by something empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hidden {
+    /// The destination of the rule whose tree holds it.
+    pub root: PathBuf,
+    /// Below it.
+    pub below: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+/// What the jail can reach.
+#[derive(Debug, Clone)]
+pub enum NetworkRule {
+    /// Nothing.
+    Off,
+    /// Names, through the doors.
+    Filtered(Arc<NetPolicy>),
+    /// The host's network.
+    DangerOpen,
+}
+
+/// Whether debuggers work among the jail's own processes (KERN-9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Debuggers {
+    /// They do.
+    Allowed,
+    /// `ptrace` and its like are refused.
+    Refused,
+}
+
+/// The resolved policy.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// The profile.
+    pub profile: Sourced<Profile>,
+    /// The project.
+    pub project: PathBuf,
+    /// The current directory inside.
+    pub cwd: PathBuf,
+    /// The home inside.
+    pub home: PathBuf,
+    /// Whether it is kept.
+    pub home_mode: Sourced<HomeMode>,
+    /// The program, absolute.
+    pub program: PathBuf,
+    /// Its arguments with the zeroth.
+    pub argv: Vec<OsString>,
+    /// The agent's preset name, or `None` for any other command.
+    pub agent: Option<String>,
+    /// The system's files.
+    pub system: Vec<SystemMount>,
+    /// Made files of `/etc` and `/run`: path and content.
+    pub made: Vec<(PathBuf, Vec<u8>)>,
+    /// The rules for everything else.
+    pub files: FileRules,
+    /// What is held in writable trees.
+    pub protected: Vec<ProtectedPath>,
+    /// What is covered.
+    pub hidden: Vec<Hidden>,
+    /// The environment.
+    pub environment: BTreeMap<String, Sourced<OsString>>,
+    /// The network.
+    pub network: NetworkRule,
+    /// Debuggers.
+    pub debuggers: Debuggers,
+    /// The Landlock ABI that is enforced, or `None` where the profile accepts that there is none.
+    pub landlock_abi: Option<i32>,
+    /// Limits.
+    pub limits: Limits,
+    /// What the user should know before the launch.
+    pub warnings: Vec<String>,
+    /// The trust bundle.
+    pub trust: Trust,
+    /// Where it is found inside.
+    pub trust_place: PathBuf,
+    /// The host's own bundles inside, which it covers where it says more.
+    pub trust_covers: Vec<PathBuf>,
+    /// What was asked for, for `explain`.
+    pub settings: Settings,
+}
+
+pub use self::resolve::resolve;

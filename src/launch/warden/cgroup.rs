@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Pid;
 
-use crate::launch::protocol::CgroupLimits;
+use crate::plan::CgroupLimits;
 
 use super::Failure;
 

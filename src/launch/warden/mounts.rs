@@ -47,7 +47,7 @@ pub(super) fn finish(
             DoorOp::Place { staged, root, below, missing } => {
                 place(staged, &Place { root, below }, *missing, &mut notes)?
             }
-            DoorOp::Pin { root, below, access } => pin(&Place { root, below }, *access, &mut notes)?,
+            DoorOp::Pin { root, below, access } => pin(&Place { root, below }, *access)?,
             DoorOp::Hide { root, below } => hide(&Place { root, below }, &empty)?,
         }
     }
@@ -135,7 +135,7 @@ fn verify(path: &Path, expected: Option<&Identity>) -> Result<(), Failure> {
     ))
 }
 
-fn place(staged: &Path, place: &Place<'_>, missing: Missing, notes: &mut Vec<String>) -> Result<(), Failure> {
+fn place(staged: &Path, place: &Place<'_>, missing: Missing, access: Access, notes: &mut Vec<String>) -> Result<(), Failure> {
     let destination = match place.open() {
         Ok(found) if missing == Missing::Refuse || suits(&found, missing)? => found,
         Err(error) if missing == Missing::Refuse => {
@@ -143,8 +143,9 @@ fn place(staged: &Path, place: &Place<'_>, missing: Missing, notes: &mut Vec<Str
         }
         Ok(_) | Err(_) => make(place, missing, notes)?,
     };
-    let tree = open_tree(CWD, staged, OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)
-        .map_err(|error| failed("open", staged, error))?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(CWD, staged, flags | OpenTreeFlags::AT_SYMLINK_NOFOLLOW).map_err(|error| failed("open", staged, error))?;
+    restrict_mount(tree.as_fd(), limit(access)).map_err(|error| failed_io("restrict", &place.path(), error))?;
     mount_onto(&tree, &destination).map_err(|error| failed("mount", &place.path(), error))
 }
 
@@ -235,28 +236,24 @@ fn move_aside(
     ))
 }
 
-fn pin(place: &Place<'_>, access: Access, notes: &mut Vec<String>) -> Result<(), Failure> {
+fn pin(place: &Place<'_>, access: Access) -> Result<(), Failure> {
     let object = match place.open() {
         Ok(object) => object,
         Err(error @ (Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {
-            notes.push(format!(
-                "{} changed while the jail was being set up and is not protected ({error})",
-                place.path().display()
-            ));
-            return Err(Failure::new(
-                format!("{} changed while the jail was being set up", place.path().display()),
-                error,
-            ));
+            return Err(Failure::new(format!("{} changed while the jail was being set up", place.path().display()), error));
         }
         Err(error) => return Err(failed("open", &place.path(), error)),
     };
     let clone = clone_of(&object).map_err(|error| failed("clone", &place.path(), error))?;
-    let limit = match access {
+    restrict_mount(clone.as_fd(), limit(access)).map_err(|error| failed_io("restrict", &place.path(), error))?;
+    mount_onto(&clone, &object).map_err(|error| failed("pin", &place.path(), error))
+}
+
+fn limit(access: Access) -> MountLimit {
+    match access {
         Access::ReadOnly => MountLimit::ReadOnly,
         Access::Writable => MountLimit::Plain,
-    };
-    restrict_mount(clone.as_fd(), limit).map_err(|error| failed_io("restrict", &place.path(), error))?;
-    mount_onto(&clone, &object).map_err(|error| failed("pin", &place.path(), error))
+    }
 }
 
 /// Something empty to cover paths with; made in the staging area when first needed.

@@ -1,0 +1,152 @@
+//! From the plan to a jail that is held at its door.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+
+use crate::egress::reach;
+use crate::error::{Error, Kind, Result};
+use crate::plan::bwrap::{Number, Numbers, arguments, command};
+use crate::plan::operation::{BindSource, BwrapOp};
+use crate::plan::{NetworkPlan, Plan};
+use crate::terminal::{Stream, Streams, Terminal};
+
+use super::keeper::Keeper;
+use super::protocol::{FIRST_DESCRIPTOR, Listen, Order, Reply, Request, bytes_to_memfd, to_memfd};
+use super::store;
+
+/// How long the whole set-up may take; the warden's own deadline is shorter.
+const HELD: Duration = Duration::from_secs(40);
+
+/// What stands when the jail is held.
+pub struct Held {
+    /// The command's process id on the host.
+    pub pid: i32,
+    /// DNS over UDP and TCP, HTTP, HTTPS, the proxy; or none.
+    pub listeners: Vec<OwnedFd>,
+    /// What is worth telling the user.
+    pub notes: Vec<String>,
+}
+
+/// Sends the order and waits until the jail is held.
+pub fn start(keeper: &Keeper, plan: &Plan, data: &Path, streams: &Streams, terminal: Option<&Terminal>) -> Result<Held> {
+    store::prepare(data, &plan.store)?;
+    send(keeper, plan, streams, terminal)?;
+    match keeper.reply(HELD)? {
+        (Reply::Held { pid, notes }, listeners) => Ok(Held { pid, listeners, notes }),
+        (Reply::Failed { what, why }, _) => Err(Error::new(Kind::Setup, what).because(why).hint("`ai-jail doctor` says what this machine lacks")),
+        (other, _) => Err(Error::new(Kind::Setup, "the jail could not be set up").because(format!("the warden said {other:?}"))),
+    }
+}
+
+/// The descriptors of one order, by the position that the warden gives numbers after.
+#[derive(Default)]
+struct Descriptors {
+    owned: Vec<OwnedFd>,
+    identical: HashMap<Vec<u8>, usize>,
+}
+
+impl Descriptors {
+    fn add(&mut self, descriptor: OwnedFd) -> usize {
+        self.owned.push(descriptor);
+        self.owned.len() - 1
+    }
+
+    /// The same bytes are sent once.
+    fn bytes(&mut self, name: &str, bytes: &[u8]) -> Result<usize> {
+        if let Some(position) = self.identical.get(bytes) {
+            return Ok(*position);
+        }
+        let memfd = bytes_to_memfd(name, bytes).map_err(failed)?;
+        Ok(self.add(memfd))
+    }
+}
+
+fn send(keeper: &Keeper, plan: &Plan, streams: &Streams, terminal: Option<&Terminal>) -> Result<()> {
+    let mut descriptors = Descriptors::default();
+    let mut standard = [0; 3];
+    for (position, stream) in [streams.stdin, streams.stdout, streams.stderr].into_iter().enumerate() {
+        let descriptor = match (stream, terminal) {
+            (Stream::Terminal, Some(terminal)) => terminal.slave().try_clone_to_owned(),
+            _ => match position {
+                0 => std::io::stdin().as_fd().try_clone_to_owned(),
+                1 => std::io::stdout().as_fd().try_clone_to_owned(),
+                _ => std::io::stderr().as_fd().try_clone_to_owned(),
+            },
+        };
+        standard[position] = descriptors.add(descriptor.map_err(failed)?);
+    }
+    let controlling = match terminal {
+        Some(terminal) => Some(descriptors.add(terminal.slave().try_clone_to_owned().map_err(failed)?)),
+        None => None,
+    };
+    let (outside, inside) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(|error| failed(error.into()))?;
+    sockopt::set_socket_passcred(&outside, true).map_err(|error| failed(error.into()))?;
+    let door = descriptors.add(outside);
+    let mut sources = Vec::new();
+    let mut files = Vec::new();
+    for operation in &plan.operations {
+        match operation {
+            BwrapOp::Bind { source: BindSource::Checked(path), .. } => sources.push(descriptors.add(store::open_source(path)?)),
+            BwrapOp::File { content, .. } | BwrapOp::Cover { content, .. } => files.push(descriptors.bytes("file", content)?),
+            _ => {}
+        }
+    }
+    let numbers = Numbers {
+        sources: sources.iter().copied().map(number).collect(),
+        files: files.into_iter().map(number).collect(),
+        seccomp: number(descriptors.bytes("seccomp", &plan.seccomp)?),
+        door: number(descriptors.add(inside)),
+        order: number(descriptors.add(to_memfd("stage", &plan.inner).map_err(failed)?)),
+        stderr: number(standard[2]),
+    };
+    // Bubblewrap's arguments travel in a memfd: nothing of them shows in a list of processes.
+    let text = joined(arguments(plan, &numbers));
+    let args = descriptors.bytes("arguments", &text)?;
+    let mut bwrap_arguments = vec!["--args".to_owned(), number(args).0.to_string(), "--".to_owned()];
+    for word in command(plan, &numbers) {
+        bwrap_arguments.push(word.into_string().map_err(|_| failed(std::io::Error::other("the stage's path is not text")))?);
+    }
+    let order = Order {
+        bwrap: plan.bwrap.clone(),
+        bwrap_arguments,
+        environment: plan.environment.iter().map(|(name, value)| (name.clone().into_bytes(), value.as_bytes().to_vec())).collect(),
+        standard,
+        terminal: controlling,
+        door,
+        sources,
+        mounts: plan.door.clone(),
+        staging: Some(plan.staging.clone()),
+        listen: match &plan.network {
+            NetworkPlan::Filtered(policy) => {
+                Listen::Doors(reach::local_routes(policy).into_iter().map(|route| (route.network(), route.prefix_len())).collect())
+            }
+            NetworkPlan::Off | NetworkPlan::DangerOpen => Listen::No,
+        },
+        cgroup: plan.cgroup.clone(),
+    };
+    let order = to_memfd("order", &order).map_err(failed)?;
+    let mut all = vec![order.as_fd()];
+    all.extend(descriptors.owned.iter().map(AsFd::as_fd));
+    if all.len() > super::protocol::DESCRIPTOR_LIMIT {
+        return Err(Error::new(Kind::Refused, "too many files and directories are granted").because(format!("{} descriptors are needed", all.len())).hint("grant their parent directory instead"));
+    }
+    keeper.ask(&Request::Start, &all)
+}
+
+fn number(position: usize) -> Number {
+    Number(FIRST_DESCRIPTOR + i32::try_from(position).unwrap_or(i32::MAX - FIRST_DESCRIPTOR))
+}
+
+fn joined(words: Vec<OsString>) -> Vec<u8> {
+    words.into_iter().flat_map(|word| word.into_vec().into_iter().chain([0])).collect()
+}
+
+fn failed(error: std::io::Error) -> Error {
+    Error::new(Kind::Setup, "the jail could not be set up").because(error)
+}

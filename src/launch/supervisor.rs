@@ -1,0 +1,226 @@
+//! The loop that runs while the command does: the doors, the terminal, signals, the warden.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::egress::{BoxFuture, Doors, LateBind, Observer, serve};
+use crate::error::{Error, Kind, Result};
+use crate::plan::{NetworkPlan, Plan};
+use crate::terminal::Relay;
+
+use super::keeper::Keeper;
+use super::protocol::{LISTENERS, Reply, Request};
+use super::start::Held;
+
+/// After the terminal is gone the command has this long to end by itself.
+const HANG_UP_GRACE: Duration = Duration::from_secs(3);
+
+/// How the command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With this status: its own, or 128 and the number of the signal.
+    Status(i32),
+    /// The time that it was given is over.
+    TimedOut,
+}
+
+/// Opens the door and attends until the command has ended and nothing of the jail is left.
+pub fn attend(keeper: &Keeper, plan: &Plan, held: Held, relay: Option<&Relay>, hung_up: Option<OwnedFd>, observer: Arc<dyn Observer>) -> Result<End> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(failed)?;
+    runtime.block_on(async {
+        let (late, mut wanted) = mpsc::channel(64);
+        let doors = doors(held.listeners)?;
+        let egress = match (&plan.network, doors) {
+            (NetworkPlan::Filtered(policy), Some(doors)) => {
+                let late: Arc<dyn LateBind> = Arc::new(Late { wanted: late });
+                Some(tokio::spawn(serve(doors, policy.clone(), late, observer)))
+            }
+            _ => None,
+        };
+        let mut signals = Signals::new().map_err(failed)?;
+        let warden = AsyncFd::with_interest(keeper.socket(), Interest::READABLE).map_err(failed)?;
+        let hung_up = hung_up.map(|fd| AsyncFd::with_interest(fd, Interest::READABLE)).transpose().map_err(failed)?;
+        let mut binding: VecDeque<oneshot::Sender<io::Result<std::net::TcpListener>>> = VecDeque::new();
+        let mut deadline = plan.time.map(|time| tokio::time::Instant::now() + time);
+        let mut timed_out = false;
+        let mut terminal_gone = false;
+        keeper.ask(&Request::Go, &[])?;
+        let end = loop {
+            tokio::select! {
+                ready = warden.readable() => {
+                    let mut ready = ready.map_err(failed)?;
+                    let (reply, mut descriptors) = keeper.next()?;
+                    // One message may be one of several: ask again until the kernel says otherwise.
+                    if !more(keeper) {
+                        ready.clear_ready();
+                    }
+                    match reply {
+                        Reply::Started => {}
+                        Reply::ExecFailed(errno) => return Err(exec_failed(plan, errno)),
+                        Reply::Failed { what, why } => return Err(Error::new(Kind::Setup, what).because(why)),
+                        Reply::Bound(_, made) => {
+                            if let Some(sender) = binding.pop_front() {
+                                let listener = descriptors.pop().filter(|_| made).map(std::net::TcpListener::from);
+                                let _ = sender.send(listener.ok_or_else(|| io::Error::from(io::ErrorKind::AddrInUse)));
+                            }
+                        }
+                        Reply::Held { .. } => {}
+                        Reply::Ended(_) if timed_out => break End::TimedOut,
+                        Reply::Ended(status) => break End::Status(status),
+                    }
+                }
+                Some((address, sender)) = wanted.recv() => {
+                    binding.push_back(sender);
+                    keeper.ask(&Request::Bind(address), &[])?;
+                }
+                what = signals.next() => act(what, keeper, relay)?,
+                () = readable(hung_up.as_ref()), if !terminal_gone => {
+                    terminal_gone = true;
+                    keeper.ask(&Request::Signal(libc::SIGHUP), &[])?;
+                    deadline = Some(tokio::time::Instant::now() + HANG_UP_GRACE);
+                }
+                () = until(deadline), if deadline.is_some() => {
+                    deadline = None;
+                    timed_out = !terminal_gone;
+                    keeper.ask(&Request::Kill, &[])?;
+                    if terminal_gone {
+                        break End::Status(128 + libc::SIGHUP);
+                    }
+                    break End::TimedOut;
+                }
+            }
+        };
+        if let Some(egress) = egress {
+            egress.abort();
+        }
+        Ok(end)
+    })
+}
+
+/// What a signal to the launcher means for the jail.
+fn act(what: SignalKind, keeper: &Keeper, relay: Option<&Relay>) -> Result<()> {
+    match (what, relay) {
+        (what, Some(relay)) if what == SignalKind::window_change() => relay.resized(),
+        (what, None) if what == SignalKind::window_change() => {}
+        (what, Some(relay)) if what.as_raw_value() == libc::SIGTSTP => relay.suspend_request(),
+        (what, None) if what.as_raw_value() == libc::SIGTSTP => {
+            keeper.ask(&Request::Signal(libc::SIGTSTP), &[])?;
+            // The shell that waits for us must see a stopped job; its SIGCONT comes back through here.
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+        }
+        (what, relay) if what.as_raw_value() == libc::SIGCONT => {
+            match relay {
+                Some(relay) => relay.continued(),
+                None => keeper.ask(&Request::Signal(libc::SIGCONT), &[])?,
+            }
+        }
+        (what, _) => keeper.ask(&Request::Signal(what.as_raw_value()), &[])?,
+    }
+    Ok(())
+}
+
+/// The signals that the launcher hands on.
+struct Signals {
+    streams: Vec<(SignalKind, Signal)>,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let kinds = [
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+            SignalKind::interrupt(),
+            SignalKind::quit(),
+            SignalKind::user_defined1(),
+            SignalKind::user_defined2(),
+            SignalKind::window_change(),
+            SignalKind::from_raw(libc::SIGTSTP),
+            SignalKind::from_raw(libc::SIGCONT),
+        ];
+        let streams = kinds.into_iter().map(|kind| Ok((kind, signal(kind)?))).collect::<io::Result<_>>()?;
+        Ok(Self { streams })
+    }
+
+    async fn next(&mut self) -> SignalKind {
+        std::future::poll_fn(|context| {
+            for (kind, stream) in &mut self.streams {
+                if stream.poll_recv(context).is_ready() {
+                    return std::task::Poll::Ready(*kind);
+                }
+            }
+            std::task::Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Asks the warden for a listener in the jail's network namespace.
+struct Late {
+    wanted: mpsc::Sender<(SocketAddrV4, oneshot::Sender<io::Result<std::net::TcpListener>>)>,
+}
+
+impl LateBind for Late {
+    fn bind(&self, addr: SocketAddrV4) -> BoxFuture<'_, io::Result<std::net::TcpListener>> {
+        Box::pin(async move {
+            let (sender, receiver) = oneshot::channel();
+            self.wanted.send((addr, sender)).await.map_err(io::Error::other)?;
+            receiver.await.map_err(io::Error::other)?
+        })
+    }
+}
+
+fn doors(listeners: Vec<OwnedFd>) -> Result<Option<Doors>> {
+    let listeners: [OwnedFd; LISTENERS] = match listeners.try_into() {
+        Ok(listeners) => listeners,
+        Err(none) if none.is_empty() => return Ok(None),
+        Err(some) => return Err(failed(io::Error::other(format!("{} listeners instead of {LISTENERS}", some.len())))),
+    };
+    let [dns_udp, dns_tcp, http, https, proxy] = listeners;
+    Ok(Some(Doors { dns_udp: dns_udp.into(), dns_tcp: dns_tcp.into(), http: http.into(), https: https.into(), proxy: proxy.into() }))
+}
+
+async fn readable(fd: Option<&AsyncFd<OwnedFd>>) {
+    match fd {
+        Some(fd) => drop(fd.readable().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether another message is waiting.
+fn more(keeper: &Keeper) -> bool {
+    let mut polled = [rustix::event::PollFd::from_borrowed_fd(keeper.socket().as_fd(), rustix::event::PollFlags::IN)];
+    matches!(rustix::event::poll(&mut polled, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+}
+
+fn exec_failed(plan: &Plan, errno: i32) -> Error {
+    use std::os::unix::ffi::OsStrExt;
+    let program = std::path::Path::new(std::ffi::OsStr::from_bytes(&plan.inner.program)).display().to_string();
+    let program = crate::sanitize::escape(&program).to_string();
+    match errno {
+        libc::ENOENT => Error::new(Kind::NotFound, format!("cannot start {program}"))
+            .because("it, or the interpreter that it names, does not exist in the jail")
+            .hint("give its directory with --ro PATH"),
+        libc::ENOEXEC => Error::new(Kind::NotExecutable, format!("cannot start {program}")).because("it is neither a program for this machine nor a script with a #! line"),
+        errno => Error::new(Kind::NotExecutable, format!("cannot start {program}")).because(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::new(Kind::Setup, "the jail's supervisor failed").because(error)
+}

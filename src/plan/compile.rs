@@ -1,0 +1,128 @@
+//! A policy becomes a plan.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::host::system::MountKind;
+use crate::plan::inner::{InnerLandlock, InnerSpec, InnerTerminal, Resource, Rlimit};
+use crate::plan::mounts::{Mounts, STAGING, writable};
+use crate::plan::operation::{Access, BindSource, BwrapOp};
+use crate::plan::{CgroupLimits, NetworkPlan, Plan, seccomp};
+use crate::policy::{NetworkRule, Policy, Trust};
+
+/// Where the in-jail stage is found inside; nothing can be written there.
+const STAGE: &str = "/run/ai-jail/ai-jail";
+/// Trees that every jail may write: tmpfs, devices, and its own processes' entries.
+const ALWAYS_WRITABLE: [&str; 5] = ["/tmp", "/var/tmp", "/run", "/dev", "/proc"];
+
+/// What `launch` knows and the policy does not.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The checked path of bubblewrap.
+    pub bwrap: PathBuf,
+    /// Our own program, which is the in-jail stage.
+    pub program: PathBuf,
+    /// ai-jail's data directory.
+    pub store: PathBuf,
+    /// Whether the jail gets a controlling terminal.
+    pub terminal: InnerTerminal,
+    /// The umask of the launcher.
+    pub umask: u32,
+}
+
+/// Compiles the plan.
+///
+/// # Errors
+/// When a rule has no place in the jail.
+pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
+    let mounts = Mounts::new(&policy.files, &policy.hidden, &policy.protected, &context.store)?;
+    let mut operations = system(policy);
+    operations.push(BwrapOp::Bind { source: BindSource::System(context.program.clone()), dest: STAGE.into(), access: Access::ReadOnly });
+    operations.push(BwrapOp::RemountReadOnly("/run/ai-jail".into()));
+    operations.push(BwrapOp::Tmpfs(STAGING.into(), 0o700));
+    operations.extend(mounts.operations.iter().cloned());
+    operations.push(BwrapOp::RemountReadOnly("/dev".into()));
+    operations.push(BwrapOp::RemountReadOnly("/".into()));
+    Ok(Plan {
+        bwrap: context.bwrap.clone(),
+        network: match &policy.network {
+            NetworkRule::Off => NetworkPlan::Off,
+            NetworkRule::Filtered(policy) => NetworkPlan::Filtered(policy.clone()),
+            NetworkRule::DangerOpen => NetworkPlan::DangerOpen,
+        },
+        operations,
+        door: mounts.door,
+        staging: STAGING.into(),
+        stage: STAGE.into(),
+        inner: inner(policy, context),
+        seccomp: seccomp::program(policy.debuggers)?,
+        environment: policy.environment.iter().map(|(name, value)| (name.clone(), value.value.clone())).collect(),
+        cwd: policy.cwd.clone(),
+        store: mounts.store,
+        cgroup: cgroup(policy),
+        time: policy.limits.time_seconds.as_ref().map(|seconds| Duration::from_secs(seconds.value)),
+    })
+}
+
+/// The root: the system's files, made ones, and the file systems of the kernel.
+fn system(policy: &Policy) -> Vec<BwrapOp> {
+    let mut operations = vec![
+        BwrapOp::Tmpfs("/tmp".into(), 0o1777),
+        BwrapOp::Tmpfs("/var/tmp".into(), 0o1777),
+        BwrapOp::Tmpfs("/run".into(), 0o755),
+        BwrapOp::Proc("/proc".into()),
+        BwrapOp::Dev("/dev".into()),
+        BwrapOp::Tmpfs("/dev/shm".into(), 0o1777),
+        BwrapOp::Tmpfs("/run/ai-jail".into(), 0o755),
+    ];
+    for mount in &policy.system {
+        operations.push(match &mount.kind {
+            MountKind::Symlink(target) => BwrapOp::Symlink { target: target.clone(), dest: mount.dest.clone() },
+            MountKind::Bind => BwrapOp::Bind { source: BindSource::System(mount.source.clone()), dest: mount.dest.clone(), access: Access::ReadOnly },
+        });
+    }
+    for (dest, content) in &policy.made {
+        operations.push(BwrapOp::File { content: content.clone(), dest: dest.clone() });
+    }
+    operations.extend(trust(policy));
+    operations
+}
+
+/// The trust bundle at its own place, and, where it says more than the host's, over the host's too.
+fn trust(policy: &Policy) -> Vec<BwrapOp> {
+    match &policy.trust {
+        Trust::None => Vec::new(),
+        Trust::Host(path) => {
+            vec![BwrapOp::Bind { source: BindSource::System(path.clone()), dest: policy.trust_place.clone(), access: Access::ReadOnly }]
+        }
+        Trust::Joined(bundle) => policy.trust_covers.iter().map(|dest| BwrapOp::Cover { content: bundle.clone(), dest: dest.clone() }).collect(),
+    }
+}
+
+fn inner(policy: &Policy, context: &Context) -> InnerSpec {
+    let mut rlimits = vec![Rlimit { resource: Resource::Core, limit: 0 }];
+    rlimits.extend(policy.limits.files.as_ref().map(|files| Rlimit { resource: Resource::Files, limit: files.value }));
+    InnerSpec {
+        program: policy.program.as_os_str().as_bytes().to_vec(),
+        argv: policy.argv.iter().map(|argument| argument.as_bytes().to_vec()).collect(),
+        terminal: context.terminal,
+        rlimits,
+        landlock: match policy.landlock_abi {
+            Some(abi) => InnerLandlock::Enforce { abi, writable: writable(&policy.files, &ALWAYS_WRITABLE) },
+            None => InnerLandlock::Unavailable,
+        },
+        umask: context.umask,
+    }
+}
+
+fn cgroup(policy: &Policy) -> Option<CgroupLimits> {
+    let limits = &policy.limits;
+    let asked = CgroupLimits {
+        memory: limits.memory.as_ref().map(|limit| limit.value),
+        pids: limits.pids.as_ref().map(|limit| limit.value),
+        cpu_percent: limits.cpu_percent.as_ref().map(|limit| limit.value),
+    };
+    (asked != CgroupLimits::default()).then_some(asked)
+}

@@ -1,0 +1,99 @@
+//! From file rules to operations: who mounts what, where, and in which order.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Kind, Result};
+use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp, Missing, below};
+use crate::plan::StoreOp;
+use crate::policy::files::{FileRule, FileRules, Shape, Source, Tree};
+use crate::policy::{Hidden, ProtectedPath};
+
+/// The tmpfs in which mounts wait for their place in a tree that others can change.
+pub const STAGING: &str = "/run/.ai-jail-staging";
+
+/// The operations for the rules of a policy.
+#[derive(Debug, Default)]
+pub struct Mounts {
+    /// For bubblewrap, after the system's.
+    pub operations: Vec<BwrapOp>,
+    /// For the held door.
+    pub door: Vec<DoorOp>,
+    /// What is made in our own directories first.
+    pub store: Vec<StoreOp>,
+    sources: usize,
+}
+
+impl Mounts {
+    /// Compiles the rules, then what is hidden, then what is protected, in this order. `store` is ai-jail's data directory.
+    pub fn new(rules: &FileRules, hidden: &[Hidden], protected: &[ProtectedPath], store: &Path) -> Result<Self> {
+        let mut mounts = Self::default();
+        for (index, rule) in rules.iter().enumerate() {
+            match rules.outer(rule) {
+                Some(outer) if outer.tree != Tree::Fixed => mounts.staged(index, rule, outer, store)?,
+                _ => {
+                    let dest = rule.dest.clone();
+                    mounts.source(rule, dest, store);
+                }
+            }
+        }
+        mounts.door.extend(hidden.iter().map(|hidden| DoorOp::Hide { root: hidden.root.clone(), below: hidden.below.clone() }));
+        for path in protected {
+            mounts.door.push(DoorOp::Pin { root: path.root.clone(), below: path.below.clone(), access: path.access });
+        }
+        Ok(mounts)
+    }
+
+    /// The number of checked sources so far.
+    pub fn sources(&self) -> usize {
+        self.sources
+    }
+
+    /// A rule whose mount point lies in a tree that others can change: bubblewrap mounts it in the staging area, and it is
+    /// moved to its place by descriptor.
+    fn staged(&mut self, index: usize, rule: &FileRule, outer: &FileRule, store: &Path) -> Result<()> {
+        let staged = Path::new(STAGING).join(index.to_string());
+        let Some(place) = below(&outer.dest, &rule.dest) else {
+            return Err(Error::new(Kind::Setup, format!("{} has no place in the jail", rule.dest.display())));
+        };
+        let missing = match (outer.tree, rule.shape) {
+            (Tree::Ours, Shape::Directory) => Missing::MakeDirectory,
+            (Tree::Ours, Shape::File) => Missing::MakeFile,
+            (Tree::Theirs | Tree::Fixed, _) => Missing::Refuse,
+        };
+        self.source(rule, staged.clone(), store);
+        self.door.push(DoorOp::Place { staged, root: outer.dest.clone(), below: place, missing, access: rule.access });
+        Ok(())
+    }
+
+    fn source(&mut self, rule: &FileRule, dest: PathBuf, store: &Path) {
+        let source = match &rule.source {
+            Source::Host(path) if rule.tree == Tree::Fixed => BindSource::System(path.clone()),
+            Source::Host(path) => BindSource::Checked(path.clone()),
+            Source::Store(path, content) => {
+                self.store.push(match rule.shape {
+                    Shape::Directory => StoreOp::Directory(path.clone()),
+                    Shape::File => StoreOp::File(path.clone(), content),
+                });
+                BindSource::Checked(store.join(path))
+            }
+            Source::Tmpfs => return self.operations.push(BwrapOp::Tmpfs(dest, 0o700)),
+            Source::Content(content) => return self.operations.push(BwrapOp::File { content: content.clone(), dest }),
+            Source::Symlink(target) => return self.operations.push(BwrapOp::Symlink { target: target.clone(), dest }),
+        };
+        if matches!(source, BindSource::Checked(_)) {
+            // Verified before anything is done with it.
+            self.door.insert(self.sources, DoorOp::Verify { path: dest.clone(), source: self.sources });
+            self.sources += 1;
+        }
+        self.operations.push(BwrapOp::Bind { source, dest, access: rule.access });
+    }
+}
+
+/// Everything beneath which the command may write: for Landlock, which takes rules for whole trees.
+pub fn writable(rules: &FileRules, always: &[&str]) -> Vec<PathBuf> {
+    let mut paths: BTreeSet<PathBuf> = always.iter().map(PathBuf::from).collect();
+    paths.extend(rules.iter().filter(|rule| rule.access == Access::Writable).map(|rule| rule.dest.clone()));
+    let roots: Vec<PathBuf> = paths.iter().filter(|path| !path.ancestors().skip(1).any(|outer| paths.contains(outer))).cloned().collect();
+    roots
+}

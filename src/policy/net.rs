@@ -1,0 +1,5 @@
+//! The network part of the policy.
+
+/// Placeholder.
+#[derive(Debug)]
+pub struct NetPolicy {}

@@ -1,0 +1,217 @@
+//! Settings and facts become a policy.
+
+mod etc;
+mod home;
+mod variables;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::config::settings::{NetworkMode, Profile, Protect, Settings, StateMode};
+use crate::error::{Error, Kind, Result};
+use crate::host::agents::HostUse;
+use crate::host::protected::Hold;
+use crate::host::system::{MountKind, SystemMount};
+use crate::plan::operation::Access;
+
+use super::files::{FileRule, FileRules, Shape, Source, Tree};
+use super::host_rule::HostPattern;
+use super::net::NetPolicy;
+use super::origin::{Origin, Sourced};
+use super::{Debuggers, Facts, Hidden, NetworkRule, Policy, ProtectedPath};
+
+/// Resolves everything. Pure: the same settings and facts give the same policy.
+///
+/// # Errors
+/// When something that was asked for contradicts the profile, or the machine lacks what the profile demands.
+pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
+    let profile = settings.profile.value;
+    let mut warnings = settings.warnings.clone();
+    let project_access = match profile {
+        Profile::Workspace | Profile::Strict | Profile::Devbox => Access::Writable,
+        Profile::ReadOnly | Profile::Lockdown => Access::ReadOnly,
+    };
+    let home = facts.user.home_real.clone();
+    let rules = FileRules::new(rules(settings, facts, &home, project_access)?);
+    let network = network(settings, facts, &mut warnings)?;
+    let environment = variables::resolve(settings, facts, &rules, &network, &home);
+    let protected = protected(settings, facts, &rules, &mut warnings);
+    let landlock_abi = landlock(profile, facts, &mut warnings)?;
+    let cwd = if facts.cwd.starts_with(&facts.project) { facts.cwd.clone() } else { facts.project.clone() };
+    Ok(Policy {
+        profile: settings.profile.clone(),
+        project: facts.project.clone(),
+        cwd,
+        home_mode: settings.home.clone(),
+        program: facts.program.clone(),
+        argv: facts.argv.clone(),
+        agent: facts.agent.map(|agent| agent.name.0.clone()),
+        system: facts.system.clone(),
+        made: etc::made(settings, facts, &network, &home, &protected),
+        hidden: hidden(facts, &home),
+        files: rules,
+        protected,
+        environment,
+        network,
+        debuggers: match (profile, landlock_abi) {
+            (Profile::Workspace | Profile::ReadOnly | Profile::Devbox, Some(_)) => Debuggers::Allowed,
+            _ => Debuggers::Refused,
+        },
+        landlock_abi,
+        limits: settings.limits.clone(),
+        warnings,
+        trust: facts.trust.clone(),
+        trust_place: etc::TRUST.into(),
+        trust_covers: facts.trust_covers.clone(),
+        settings: settings.clone(),
+        home,
+    })
+}
+
+/// Every file rule but the system's.
+fn rules(settings: &Settings, facts: &Facts, home: &Path, project_access: Access) -> Result<Vec<FileRule>> {
+    let mut rules = home::rules(settings, facts, home);
+    rules.push(FileRule {
+        dest: facts.project.clone(),
+        source: Source::Host(facts.project.clone()),
+        shape: Shape::Directory,
+        access: project_access,
+        tree: Tree::Theirs,
+        origin: match &settings.project {
+            Some(project) => project.origin.clone(),
+            None => Origin::built_in("the project"),
+        },
+    });
+    for directory in &facts.git_outside {
+        rules.push(host_rule(directory, Shape::Directory, project_access, Origin::built_in("the project's git directory")));
+    }
+    rules.extend(facts.needs.iter().cloned());
+    if settings.toolchains.value {
+        rules.extend(facts.toolchains.iter().cloned());
+    }
+    rules.extend(facts.shown.iter().cloned());
+    for grant in &facts.grants {
+        if settings.profile.value == Profile::Lockdown && grant.access == Access::Writable {
+            return Err(Error::new(Kind::Refused, format!("--rw {} is not possible under lockdown", grant.source.display()))
+                .because("lockdown writes nothing but a temporary home and /tmp")
+                .hint("use --ro, or the profile strict"));
+        }
+        let mut rule = host_rule(&grant.source, grant.shape, grant.access, grant.origin.clone());
+        rule.dest = grant.dest.clone();
+        rules.push(rule);
+    }
+    if settings.profile.value == Profile::Devbox {
+        rules.extend(home::devbox(facts));
+    }
+    // What the system's own mounts show already needs no rule.
+    rules.retain(|rule| !matches!(&rule.source, Source::Host(source) if rule.access == Access::ReadOnly && system_shows(&facts.system, source, &rule.dest)));
+    Ok(rules)
+}
+
+fn host_rule(path: &Path, shape: Shape, access: Access, origin: Origin) -> FileRule {
+    FileRule { dest: path.to_path_buf(), source: Source::Host(path.to_path_buf()), shape, access, tree: Tree::Theirs, origin }
+}
+
+fn system_shows(system: &[SystemMount], source: &Path, dest: &Path) -> bool {
+    system.iter().any(|mount| {
+        mount.kind == MountKind::Bind
+            && dest.strip_prefix(&mount.dest).is_ok_and(|below| mount.source.join(below) == source || (below.as_os_str().is_empty() && mount.source == source))
+    })
+}
+
+/// What is held in every writable tree.
+fn protected(settings: &Settings, facts: &Facts, rules: &FileRules, warnings: &mut Vec<String>) -> Vec<ProtectedPath> {
+    if settings.protect.value == Protect::DangerOff {
+        warnings.push(format!(
+            "protected paths are OFF ({}): what the agent writes to git hooks, editor tasks and settings can run outside the jail",
+            settings.protect.origin
+        ));
+        return Vec::new();
+    }
+    let mut protected = Vec::new();
+    for rule in rules.iter().filter(|rule| rule.access == Access::Writable) {
+        let Source::Host(source) = &rule.source else { continue };
+        for tree in facts.trees.iter().filter(|tree| tree.root == *source) {
+            for found in &tree.found {
+                // A more specific rule inside decides for itself.
+                let inside = rule.dest.join(&found.below);
+                if rules.deciding(&inside).is_some_and(|deciding| deciding.dest == rule.dest) {
+                    protected.push(ProtectedPath {
+                        root: rule.dest.clone(),
+                        below: found.below.clone(),
+                        access: match found.hold {
+                            Hold::Pinned => Access::Writable,
+                            Hold::ReadOnly => Access::ReadOnly,
+                        },
+                        reason: found.reason.clone(),
+                    });
+                }
+            }
+        }
+    }
+    protected
+}
+
+/// Where a home directory itself is the project, its credential places are covered.
+fn hidden(facts: &Facts, home: &Path) -> Vec<Hidden> {
+    let Ok(home_below) = home.strip_prefix(&facts.project) else { return Vec::new() };
+    let places = home::CREDENTIALS.place.iter().flat_map(|row| row.paths.iter().map(move |path| (path, &row.reason)));
+    places.map(|(place, reason)| Hidden { root: facts.project.clone(), below: home_below.join(place), reason: reason.clone() }).collect()
+}
+
+fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<NetworkRule> {
+    let lockdown = settings.profile.value == Profile::Lockdown;
+    match settings.network.value {
+        NetworkMode::Off => return Ok(NetworkRule::Off),
+        NetworkMode::Open => {
+            if lockdown {
+                return Err(Error::new(Kind::Refused, "--network open is not possible under lockdown").hint("name the hosts with --allow-host"));
+            }
+            warnings.push("the network is OPEN: the jail reaches everything this machine reaches, its own ports and private networks too".to_owned());
+            return Ok(NetworkRule::DangerOpen);
+        }
+        NetworkMode::Filtered => {}
+    }
+    let mut allow = settings.allow.clone();
+    if settings.agent_hosts.value {
+        if let Some(agent) = facts.agent {
+            for host in &agent.hosts {
+                let wanted = if lockdown { host.purpose == HostUse::Model } else { host.purpose.allowed_by_default() };
+                let relevant = host.when_set.as_ref().is_none_or(|name| facts.environment.contains_key(std::ffi::OsStr::new(name)));
+                if wanted && relevant {
+                    let pattern = HostPattern::parse(&host.pattern)
+                        .map_err(|error| Error::new(Kind::Setup, format!("the preset of {} is wrong", agent.title)).because(error))?;
+                    allow.push(Sourced::new(pattern, Origin::built_in(format!("agent {}: {}", agent.name.0, host.reason))));
+                }
+            }
+        }
+    }
+    if lockdown && allow.is_empty() {
+        return Ok(NetworkRule::Off);
+    }
+    Ok(NetworkRule::Filtered(Arc::new(NetPolicy {
+        mode: NetworkMode::Filtered,
+        allow,
+        deny: settings.deny.clone(),
+        allow_private: settings.allow_private.clone(),
+        resolve: settings.resolve.clone(),
+        own_addresses: facts.own_addresses.clone(),
+    })))
+}
+
+fn landlock(profile: Profile, facts: &Facts, warnings: &mut Vec<String>) -> Result<Option<i32>> {
+    if facts.landlock_abi.is_none() {
+        if matches!(profile, Profile::Strict | Profile::Lockdown) {
+            return Err(Error::new(Kind::Machine, "this kernel has no Landlock")
+                .because("the profiles strict and lockdown demand it")
+                .hint("boot with landlock in the lsm= list (Linux 5.13 or newer), or use the profile workspace"));
+        }
+        warnings.push("this kernel has no Landlock: the mounts alone keep writes in their place, and debuggers do not work inside".to_owned());
+    }
+    Ok(facts.landlock_abi)
+}
+
+/// Whether agents' state is shared between projects.
+fn keeps_state(settings: &Settings) -> bool {
+    settings.state.value == StateMode::Jail
+}

@@ -1,0 +1,117 @@
+//! The files of `/etc` and `/run` that are made for the jail.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::settings::Settings;
+use crate::plan::operation::Access;
+use crate::policy::origin::Sourced;
+use crate::policy::{Facts, NetworkRule, ProtectedPath, Trust};
+
+use super::home::project_name;
+
+/// Where the trust bundle is found inside.
+pub(super) const TRUST: &str = "/run/ai-jail/ca-certificates.pem";
+/// Where the carried git settings are found inside.
+pub(super) const GIT_CONFIG: &str = "/run/ai-jail/gitconfig";
+
+/// Path and content of each.
+pub(super) fn made(settings: &Settings, facts: &Facts, network: &NetworkRule, home: &Path, protected: &[ProtectedPath]) -> Vec<(PathBuf, Vec<u8>)> {
+    let user = &facts.user;
+    let (uid, gid, name, group) = (user.uid, user.gid, &user.name, &user.group);
+    let (home_text, shell) = (home.display(), user.shell.display());
+    let mut passwd = format!("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n");
+    let mut groups = "root:x:0:\nnogroup:x:65534:\n".to_owned();
+    if uid == 0 {
+        passwd = format!("root:x:0:0:root:{home_text}:{shell}\nnobody:x:65534:65534:nobody:/:/bin/false\n");
+    } else {
+        passwd.push_str(&format!("{name}:x:{uid}:{gid}:{name}:{home_text}:{shell}\n"));
+    }
+    if gid != 0 {
+        groups.push_str(&format!("{group}:x:{gid}:\n"));
+    }
+    let resolver = match (network, &facts.resolv_conf) {
+        (NetworkRule::DangerOpen, Some(host)) => host.clone(),
+        _ => "nameserver 127.0.0.1\noptions attempts:1 timeout:2\n".to_owned(),
+    };
+    let mut made: Vec<(&str, String)> = vec![
+        ("/etc/passwd", passwd),
+        ("/etc/group", groups),
+        ("/etc/hosts", "127.0.0.1\tlocalhost ai-jail\n::1\tlocalhost\n".to_owned()),
+        ("/etc/hostname", "ai-jail\n".to_owned()),
+        ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n".to_owned()),
+        ("/etc/resolv.conf", resolver),
+        ("/etc/machine-id", format!("{}\n", machine_id(&facts.project))),
+        (GIT_CONFIG, git_config(&facts.git_config)),
+        ("/run/ai-jail/about", about(settings, facts, network, protected)),
+    ];
+    let mut files: Vec<(PathBuf, Vec<u8>)> = made.drain(..).map(|(path, text)| (PathBuf::from(path), text.into_bytes())).collect();
+    if let Trust::Joined(bundle) = &facts.trust {
+        files.push((TRUST.into(), bundle.clone()));
+    }
+    files
+}
+
+/// Stable for a project, and says nothing about the machine.
+fn machine_id(project: &Path) -> String {
+    use sha2::{Digest, Sha256};
+    Sha256::digest(project_name(project).as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The carried settings in git's own syntax. Section and key names come from an allowlist; a subsection is quoted.
+fn git_config(values: &[(String, String)]) -> String {
+    let mut text = String::new();
+    for (name, value) in values {
+        let Some((section, key)) = name.rsplit_once('.') else { continue };
+        match section.split_once('.') {
+            Some((section, subsection)) => text.push_str(&format!("[{section} \"{}\"]\n", quoted(subsection))),
+            None => text.push_str(&format!("[{section}]\n")),
+        }
+        text.push_str(&format!("\t{key} = \"{}\"\n", quoted(value)));
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\t', "\\t")
+}
+
+/// What the agent is told (FS-18).
+fn about(settings: &Settings, facts: &Facts, network: &NetworkRule, protected: &[ProtectedPath]) -> String {
+    let mut text = String::from(
+        "You are inside ai-jail: a sandbox that the Linux kernel enforces. What is missing here was left out on purpose;\n\
+         there is no switch inside that opens it. When you need more, ask the user for the flag named below.\n\n",
+    );
+    let project = facts.project.display();
+    text.push_str(&format!("profile: {}\nproject: {project}\n", word(&settings.profile.value)));
+    text.push_str("files: the project, the system's programs, a private home and /tmp; more by --ro PATH or --rw PATH\n");
+    for grant in &facts.grants {
+        let how = match grant.access {
+            Access::ReadOnly => "readable",
+            Access::Writable => "writable",
+        };
+        text.push_str(&format!("granted: {} ({how})\n", grant.dest.display()));
+    }
+    match network {
+        NetworkRule::Off => text.push_str("network: none; hosts by --allow-host HOST\n"),
+        NetworkRule::DangerOpen => text.push_str("network: open\n"),
+        NetworkRule::Filtered(policy) => {
+            text.push_str("network: only these hosts; more by --allow-host HOST (or HOST:PORT)\n");
+            for Sourced { value, .. } in &policy.allow {
+                text.push_str(&format!("  {value}\n"));
+            }
+        }
+    }
+    text.push_str("secrets: none of the user's credentials are here; a variable comes in by --env NAME\n");
+    if !protected.is_empty() {
+        text.push_str("read-only in the project, because other tools run them by themselves (ask the user to change them outside):\n");
+        for path in protected.iter().filter(|path| path.access == Access::ReadOnly).take(200) {
+            text.push_str(&format!("  {}\n", path.root.join(&path.below).display()));
+        }
+    }
+    text.push_str("git: commits work; what writes .git/config (remote add, config, submodule init, branch tracking) is for the user to run outside\n");
+    text
+}
+
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}

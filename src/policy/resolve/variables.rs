@@ -1,0 +1,110 @@
+//! The variables that ai-jail sets in the jail.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::config::settings::Settings;
+use crate::host::system::MountKind;
+use crate::policy::files::{FileRules, Source};
+use crate::policy::origin::{Origin, Sourced};
+use crate::policy::{Facts, NetworkRule, Trust, env};
+
+use super::etc::{GIT_CONFIG, TRUST};
+
+/// The doors' proxy, for programs that want one; the others reach the same policy by name.
+const PROXY: &str = "http://127.0.0.1:3128";
+
+/// Variables in which programs look for a trust bundle: OpenSSL, curl, git, Node, Python, Deno, cargo, Nix, AWS, gRPC, and
+/// Google's tools.
+const TRUST_VARIABLES: [&str; 12] = [
+    "SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "PIP_CERT", "DENO_CERT", "CARGO_HTTP_CAINFO",
+    "NIX_SSL_CERT_FILE", "AWS_CA_BUNDLE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+];
+
+/// Git settings that must win over the repository's own: nothing that would write `.git/config` behind a commit, and no
+/// signing with a key that is not here.
+const GIT_OVERRIDES: [(&str, &str); 4] =
+    [("branch.autoSetupMerge", "false"), ("push.default", "current"), ("commit.gpgsign", "false"), ("tag.gpgsign", "false")];
+
+/// The whole environment of the jail.
+pub(super) fn resolve(settings: &Settings, facts: &Facts, rules: &FileRules, network: &NetworkRule, home: &Path) -> BTreeMap<String, Sourced<OsString>> {
+    let mut ours = BTreeMap::new();
+    let mut set = |name: &str, value: OsString, why: &str| {
+        ours.insert(name.to_owned(), Sourced::new(value, Origin::built_in(why)));
+    };
+    for (name, value) in &facts.toolchain_variables {
+        set(name, value.clone(), "toolchain");
+    }
+    for (name, value) in &facts.tool_variables {
+        set(name, value.clone(), "the tool's own configuration");
+    }
+    if let Some(agent) = facts.agent {
+        for (name, value) in agent.env.iter().chain(&agent.sandboxed.env) {
+            set(name, value.into(), "agent preset");
+        }
+        for name in &agent.pass {
+            if let Some(value) = facts.environment.get(std::ffi::OsStr::new(name)) {
+                set(name, value.clone(), "agent preset");
+            }
+        }
+    }
+    set("HOME", home.into(), "the private home");
+    set("USER", facts.user.name.clone().into(), "the user");
+    set("LOGNAME", facts.user.name.clone().into(), "the user");
+    set("PATH", path(facts, rules), "the directories of PATH that exist inside");
+    set("AI_JAIL", "1".into(), "tells programs where they are");
+    if !facts.environment.contains_key(std::ffi::OsStr::new("LANG")) {
+        set("LANG", "C.UTF-8".into(), "a locale that every system has");
+    }
+    for (index, (name, value)) in GIT_OVERRIDES.iter().enumerate() {
+        set(&format!("GIT_CONFIG_KEY_{index}"), (*name).into(), "git settings of the jail");
+        set(&format!("GIT_CONFIG_VALUE_{index}"), (*value).into(), "git settings of the jail");
+    }
+    set("GIT_CONFIG_COUNT", GIT_OVERRIDES.len().to_string().into(), "git settings of the jail");
+    set("GIT_CONFIG_SYSTEM", GIT_CONFIG.into(), "the user's harmless git settings");
+    if facts.trust != Trust::None {
+        for name in TRUST_VARIABLES {
+            set(name, TRUST.into(), "the jail's trust bundle");
+        }
+    }
+    if matches!(network, NetworkRule::Filtered(_)) {
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
+            set(name, PROXY.into(), "the jail's door to the network");
+        }
+        for name in ["NO_PROXY", "no_proxy"] {
+            set(name, "localhost,127.0.0.1,::1".into(), "the jail's own servers");
+        }
+    }
+    env::resolve(settings, &facts.environment, ours)
+}
+
+/// PATH inside: the launcher's entries that exist inside and are not the project's, in their order.
+fn path(facts: &Facts, rules: &FileRules) -> OsString {
+    let visible = |entry: &Path| !entry.starts_with(&facts.project) && (system_shows(facts, entry) || host_shows(rules, entry));
+    let mut entries: Vec<PathBuf> = Vec::new();
+    for entry in facts.path_entries.iter().filter(|entry| visible(entry)) {
+        if !entries.contains(entry) {
+            entries.push(entry.clone());
+        }
+    }
+    if entries.is_empty() {
+        entries = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from).to_vec();
+    }
+    std::env::join_paths(entries).unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into())
+}
+
+fn system_shows(facts: &Facts, entry: &Path) -> bool {
+    facts.system.iter().any(|mount| match mount.kind {
+        MountKind::Bind | MountKind::Symlink(_) => entry.starts_with(&mount.dest),
+    })
+}
+
+/// Whether a rule shows the host's own directory at the same path, or a directory of the entry's that holds a mount.
+fn host_shows(rules: &FileRules, entry: &Path) -> bool {
+    let same = rules.deciding(entry).is_some_and(|rule| match &rule.source {
+        Source::Host(source) => *source == rule.dest,
+        _ => false,
+    });
+    same || rules.iter().any(|rule| rule.dest.parent() == Some(entry))
+}
