@@ -2,3 +2,4 @@
 
 pub mod inner;
 pub mod operation;
+pub mod seccomp;
