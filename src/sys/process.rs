@@ -1,0 +1,42 @@
+//! What a process inherits and hands on: descriptors and signal dispositions.
+
+use std::fs;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// Takes over descriptor `fd`, which whoever started this process left open for us under this number. Each number may be taken over
+/// once in the life of the process. Fails with EBADF when it is 0 to 2 or not open.
+pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    if fd < 3 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: F_GETFD takes no pointer; a number that is not open is an error.
+    if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is open, and by the contract above nobody else in this process owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Marks every descriptor above 2 close-on-exec. Needs /proc; fails when that cannot be read.
+pub fn close_on_exec_above_stdio() -> io::Result<()> {
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let name = entry?.file_name();
+        let Some(fd) = name.to_str().and_then(|name| name.parse::<RawFd>().ok()).filter(|fd| *fd > 2) else {
+            continue;
+        };
+        // SAFETY: F_SETFD takes no pointer, and changes nothing for those who use the descriptor in this process.
+        if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Gives every signal its default disposition, also those that the parent ignored (and SIGPIPE, which Rust ignores).
+pub fn reset_signal_dispositions() {
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: SIG_DFL is no handler of ours. SIGKILL, SIGSTOP and the C library's own signals are refused, which changes nothing.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
