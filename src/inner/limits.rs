@@ -75,3 +75,15 @@ pub fn check_confinement() -> Result<(), StageReport> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_cannot_be_set_is_an_error() {
+        // Above fs.nr_open, which binds root too.
+        let report = apply(&[Rlimit { resource: Resource::Files, limit: u64::MAX - 1 }], 0o022).unwrap_err();
+        assert!(report.why().contains("open descriptors"), "{report:?}");
+    }
+}

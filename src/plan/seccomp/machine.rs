@@ -18,7 +18,7 @@ impl Call {
             4 => self.arch,
             16..64 => {
                 let arg = self.args[(offset as usize - 16) / 8];
-                if offset % 8 == 0 { arg as u32 } else { (arg >> 32) as u32 }
+                if offset.is_multiple_of(8) { arg as u32 } else { (arg >> 32) as u32 }
             }
             _ => panic!("a load from {offset}"),
         }
