@@ -84,8 +84,9 @@ impl StageReport {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::NotExecuted { errno, found } => {
-                let mut message = vec![if *found { b'e' } else { b'n' }];
+                let mut message = vec![b'e'];
                 message.extend(errno.to_le_bytes());
+                message.push(u8::from(*found));
                 message
             }
             Self::NotPrepared(sentence) => {
@@ -100,9 +101,10 @@ impl StageReport {
     pub fn decode(message: &[u8]) -> Option<Self> {
         let (kind, rest) = message.split_first()?;
         match kind {
-            b'e' | b'n' => {
-                let errno = i32::from_le_bytes(rest.try_into().ok()?);
-                Some(Self::NotExecuted { errno, found: *kind == b'e' })
+            b'e' => {
+                let (found, errno) = rest.split_last()?;
+                let errno = i32::from_le_bytes(errno.try_into().ok()?);
+                Some(Self::NotExecuted { errno, found: *found != 0 })
             }
             b'f' => Some(Self::NotPrepared(String::from_utf8_lossy(rest).into_owned())),
             _ => None,
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn other_messages_are_no_reports() {
-        for message in [&b""[..], b"g", b"e", b"e123", b"e12345", b"x1234"] {
+        for message in [&b""[..], b"g", b"e", b"e1234", b"e123456", b"x12345"] {
             assert_eq!(StageReport::decode(message), None, "{message:?}");
         }
     }

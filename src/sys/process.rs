@@ -2,21 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
-
-/// Takes over descriptor `fd`, which whoever started this process left open for us under this number. Each number may be taken over
-/// once in the life of the process. Fails with EBADF when it is 0 to 2 or not open.
-pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
-    if fd < 3 {
-        return Err(io::Error::from_raw_os_error(libc::EBADF));
-    }
-    // SAFETY: F_GETFD takes no pointer; a number that is not open is an error.
-    if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is open, and by the contract above nobody else in this process owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
+use std::os::fd::RawFd;
 
 /// Marks every descriptor above 2 close-on-exec. Needs /proc; fails when that cannot be read.
 pub fn close_on_exec_above_stdio() -> io::Result<()> {
