@@ -65,3 +65,104 @@ pub enum InnerLandlock {
         writable: Vec<PathBuf>,
     },
 }
+
+/// What the stage says over the door when the command does not run. When the command runs, the door closes and nothing was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StageReport {
+    /// `execve(2)` failed.
+    NotExecuted {
+        /// The errno.
+        errno: i32,
+        /// Whether the program is there, so that the exit status is 126 and not 127.
+        found: bool,
+    },
+    /// A step before that failed; the sentence says which and why.
+    NotPrepared(String),
+}
+
+impl StageReport {
+    /// The most bytes that [`encode`](Self::encode) makes.
+    pub const MAX_LEN: usize = 1024;
+
+    /// The message.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::NotExecuted { errno, found } => {
+                let mut message = vec![b'e'];
+                message.extend(errno.to_le_bytes());
+                message.push(u8::from(*found));
+                message
+            }
+            Self::NotPrepared(sentence) => {
+                let mut message = vec![b'f'];
+                message.extend(sentence.bytes().take(Self::MAX_LEN - 1));
+                message
+            }
+        }
+    }
+
+    /// The report in `message`, which was read to its end; `None` when it is none.
+    pub fn decode(message: &[u8]) -> Option<Self> {
+        let (kind, rest) = message.split_first()?;
+        match kind {
+            b'e' => {
+                let (found, errno) = rest.split_last()?;
+                let errno = i32::from_le_bytes(errno.try_into().ok()?);
+                Some(Self::NotExecuted { errno, found: *found != 0 })
+            }
+            b'f' => Some(Self::NotPrepared(String::from_utf8_lossy(rest).into_owned())),
+            _ => None,
+        }
+    }
+
+    /// The exit status of the stage: 125, 126 or 127.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotPrepared(_) => 125,
+            Self::NotExecuted { found: true, .. } => 126,
+            Self::NotExecuted { found: false, .. } => 127,
+        }
+    }
+
+    /// Why, as the second part of an error: "what; why; what to do".
+    pub fn why(&self) -> String {
+        match self {
+            Self::NotPrepared(sentence) => sentence.clone(),
+            Self::NotExecuted { errno: libc::ENOEXEC, .. } => {
+                "it is neither a program for this machine nor a script that begins with #!".to_owned()
+            }
+            Self::NotExecuted { errno: libc::ENOENT, found: true } => {
+                "the interpreter or loader that it names is not in the jail".to_owned()
+            }
+            Self::NotExecuted { errno, .. } => std::io::Error::from_raw_os_error(*errno).to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_survive_the_door() {
+        for (report, exit_code) in [
+            (StageReport::NotExecuted { errno: libc::EACCES, found: true }, 126),
+            (StageReport::NotExecuted { errno: libc::ENOENT, found: false }, 127),
+            (StageReport::NotPrepared("no".to_owned()), 125),
+        ] {
+            assert_eq!(StageReport::decode(&report.encode()), Some(report.clone()));
+            assert_eq!(report.exit_code(), exit_code);
+            assert!(!report.why().is_empty());
+        }
+        let long = StageReport::NotPrepared("ä".repeat(2000)).encode();
+        assert_eq!(long.len(), StageReport::MAX_LEN);
+        assert!(StageReport::decode(&long).is_some());
+    }
+
+    #[test]
+    fn other_messages_are_no_reports() {
+        for message in [&b""[..], b"g", b"e", b"e1234", b"e123456", b"x12345"] {
+            assert_eq!(StageReport::decode(message), None, "{message:?}");
+        }
+    }
+}

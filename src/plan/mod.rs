@@ -5,6 +5,7 @@ pub mod compile;
 pub mod inner;
 pub mod mounts;
 pub mod operation;
+pub mod seccomp;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

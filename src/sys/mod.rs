@@ -2,4 +2,6 @@
 #![allow(unsafe_code)]
 
 pub mod descriptor;
+pub mod landlock;
 pub mod namespace;
+pub mod process;
