@@ -186,14 +186,14 @@ impl<'a> Fields<'a> {
             }
             let colon = line.iter().position(|&byte| byte == b':').ok_or(HeadError::FieldName)?;
             let name = token(&line[..colon]).ok_or(HeadError::FieldName)?;
-            let value = line[colon + 1..].trim_ascii();
+            let value = &line[colon + 1..];
             if !is_text(value) {
                 return Err(HeadError::FieldValue);
             }
             if fields.len() == MAX_HEADERS {
                 return Err(HeadError::TooLarge);
             }
-            fields.push((name, value));
+            fields.push((name, value.trim_ascii()));
         }
     }
 
@@ -324,6 +324,7 @@ mod tests {
             (b"P / HTTP/1.1\r\nTransfer-Encoding: chunked, chunked\r\n\r\n", Err(BadFraming)),
             (b"P / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", Err(BadFraming)),
             (b"P / HTTP/1.1\r\nTransfer-Encoding: \x0bchunked\r\n\r\n", Err(FieldValue)),
+            (b"P / HTTP/1.1\r\nTransfer-Encoding: \x0cchunked\r\n\r\n", Err(FieldValue)),
             (b"P / HTTP/1.1\r\nTransfer-Encoding: x\r\nTransfer-Encoding: chunked\r\n\r\n", Err(Repeated)),
             (b"P / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n", Err(TwoFramings)),
             (b"P / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", Err(TwoFramings)),

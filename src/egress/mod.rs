@@ -1,5 +1,6 @@
 //! The doors to the network, and the one pure decision behind them.
 
+pub mod ask;
 pub mod chunk;
 pub mod decide;
 pub mod dns_message;
@@ -7,3 +8,4 @@ pub mod head;
 pub mod limits;
 pub mod names;
 pub mod reach;
+pub mod rewrite;
