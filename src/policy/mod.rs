@@ -2,6 +2,8 @@
 
 pub mod env;
 pub mod files;
+pub mod address;
+pub mod authority;
 pub mod host_rule;
 pub mod net;
 pub mod origin;

@@ -1,5 +1,26 @@
-//! The network part of the policy.
+//! The network half of the policy: everything that the doors decide by.
 
-/// Placeholder.
-#[derive(Debug)]
-pub struct NetPolicy {}
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crate::config::settings::{NetworkMode, ResolveTarget};
+use crate::policy::host_rule::HostPattern;
+use crate::policy::origin::Sourced;
+
+/// What the jail may reach, and where each rule came from. Never changed after it was made.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct NetPolicy {
+    /// The mode; doors exist in [`NetworkMode::Filtered`] alone.
+    pub mode: NetworkMode,
+    /// Allowed hosts.
+    pub allow: Vec<Sourced<HostPattern>>,
+    /// Denied hosts; any of them beats every allowed one.
+    pub deny: Vec<Sourced<HostPattern>>,
+    /// Hosts, written as host patterns whose ports do not count, that may lead to private, unique local and
+    /// carrier-grade NAT addresses. An entry that is no pattern lifts nothing.
+    pub allow_private: Vec<Sourced<String>>,
+    /// `--resolve`: where a host is dialled instead, by its canonical text. It allows no host.
+    pub resolve: BTreeMap<String, Sourced<ResolveTarget>>,
+    /// The addresses of this machine's interfaces.
+    pub own_addresses: Vec<IpAddr>,
+}

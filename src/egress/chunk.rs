@@ -1,0 +1,203 @@
+//! PURE: the chunked coding, read strictly and written anew, so that extensions and trailers never reach the other
+//! side and no origin can see other chunk borders than we do.
+
+use crate::egress::limits::MAX_CHUNK_LINE;
+
+/// A reader of one chunked body. Feed it what comes; it keeps its place between calls.
+#[derive(Debug, Clone)]
+pub struct ChunkReader {
+    state: State,
+    /// Bytes of the current size line, or of all trailers.
+    line: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Size { value: u64, digits: u8 },
+    Extension { size: u64 },
+    SizeLf { size: u64 },
+    Data { left: u64 },
+    DataCr,
+    DataLf,
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    EndLf,
+    Done,
+}
+
+/// What the bytes that were consumed turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece {
+    /// Nothing that matters yet; all input was consumed.
+    More,
+    /// The last this many of the consumed bytes are data.
+    Data(usize),
+    /// The body ended with the last consumed byte.
+    End,
+}
+
+/// The coding is broken; where the body ends is not known any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the body's chunks are malformed")]
+pub struct ChunkError;
+
+impl Default for ChunkReader {
+    fn default() -> Self {
+        Self { state: State::Size { value: 0, digits: 0 }, line: 0 }
+    }
+}
+
+impl ChunkReader {
+    /// Consumes bytes of `input` up to the end of a run of data, the end of the body or the end of the input, and
+    /// says how many and what they were.
+    pub fn next(&mut self, input: &[u8]) -> Result<(usize, Piece), ChunkError> {
+        let mut at = 0;
+        loop {
+            match self.state {
+                State::Done => return Ok((at, Piece::End)),
+                State::Data { left } if at < input.len() => {
+                    let length = usize::try_from(left).unwrap_or(usize::MAX).min(input.len() - at);
+                    let left = left - length as u64;
+                    self.state = if left == 0 { State::DataCr } else { State::Data { left } };
+                    return Ok((at + length, Piece::Data(length)));
+                }
+                _ => {}
+            }
+            let Some(&byte) = input.get(at) else {
+                return Ok((at, Piece::More));
+            };
+            self.state = self.step(byte)?;
+            at += 1;
+        }
+    }
+
+    fn step(&mut self, byte: u8) -> Result<State, ChunkError> {
+        self.line += 1;
+        if self.line > MAX_CHUNK_LINE {
+            return Err(ChunkError);
+        }
+        let text = byte == b'\t' || byte >= b' ' && byte != 0x7f;
+        Ok(match (self.state, byte) {
+            (State::Size { value, digits }, _) if byte.is_ascii_hexdigit() && digits < 16 => {
+                let digit = char::from(byte).to_digit(16).ok_or(ChunkError)?;
+                State::Size { value: value << 4 | u64::from(digit), digits: digits + 1 }
+            }
+            (State::Size { value, digits: 1.. }, b';') => State::Extension { size: value },
+            (State::Size { value: size, digits: 1.. } | State::Extension { size }, b'\r') => {
+                State::SizeLf { size }
+            }
+            (State::Extension { size }, _) if text => State::Extension { size },
+            (State::SizeLf { size }, b'\n') => {
+                self.line = 0;
+                if size == 0 { State::TrailerStart } else { State::Data { left: size } }
+            }
+            (State::DataCr, b'\r') => State::DataLf,
+            (State::DataLf, b'\n') => {
+                self.line = 0;
+                State::Size { value: 0, digits: 0 }
+            }
+            (State::TrailerStart, b'\r') => State::EndLf,
+            (State::TrailerName, b':') => State::TrailerValue,
+            (State::TrailerStart | State::TrailerName, _) if byte.is_ascii_graphic() && byte != b':' => {
+                State::TrailerName
+            }
+            (State::TrailerValue, b'\r') => State::TrailerLf,
+            (State::TrailerValue, _) if text => State::TrailerValue,
+            (State::TrailerLf, b'\n') => State::TrailerStart,
+            (State::EndLf, b'\n') => State::Done,
+            _ => return Err(ChunkError),
+        })
+    }
+}
+
+/// The size line that stands before `length` bytes of data; [`CHUNK_END`] stands behind them.
+pub fn chunk_start(length: usize) -> Vec<u8> {
+    format!("{length:x}\r\n").into_bytes()
+}
+
+/// What stands behind the data of a chunk.
+pub const CHUNK_END: &[u8] = b"\r\n";
+/// What stands behind the last chunk.
+pub const BODY_END: &[u8] = b"0\r\n\r\n";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The data and the length of the body, when it ends within `input`, which comes in pieces of `cut` bytes.
+    fn read(input: &[u8], cut: usize) -> Result<Option<(Vec<u8>, usize)>, ChunkError> {
+        let (mut reader, mut data, mut total) = (ChunkReader::default(), Vec::new(), 0);
+        for piece in input.chunks(cut) {
+            let mut rest = piece;
+            loop {
+                let (used, what) = reader.next(rest)?;
+                total += used;
+                match what {
+                    Piece::More => break,
+                    Piece::End => return Ok(Some((data, total))),
+                    Piece::Data(length) => data.extend_from_slice(&rest[used - length..used]),
+                }
+                rest = &rest[used..];
+            }
+        }
+        Ok(None)
+    }
+
+    #[test]
+    fn bodies_are_read_strictly_however_they_are_cut() {
+        let long = [b"1;", &vec![b'a'; MAX_CHUNK_LINE][..], b"\r\n"].concat();
+        let cases: &[(&[u8], Option<&[u8]>)] = &[
+            (b"0\r\n\r\n", Some(b"")),
+            (b"4\r\nabcd\r\n0\r\n\r\n", Some(b"abcd")),
+            (b"4\r\nabcd\r\n00a;x=\"y\"\r\n0123456789\r\n0\r\n\r\n", Some(b"abcd0123456789")),
+            (b"1\r\na\r\n0\r\nX-T: v\r\nY: \xff\r\n\r\n", Some(b"a")),
+            (b"-1\r\n\r\n", None),
+            (b"+1\r\na\r\n", None),
+            (b"0x1\r\na\r\n", None),
+            (b" 1\r\na\r\n", None),
+            (b"1 \r\na\r\n", None),
+            (b"\r\n", None),
+            (b";x\r\n", None),
+            (b"1\na\r\n", None),
+            (b"1\ra\r\n", None),
+            (b"1;a\nb\r\n", None),
+            (b"1\r\nab\r\n", None),
+            (b"1\r\na\n", None),
+            (b"1\r\na0\r\n\r\n", None),
+            (b"12345678901234567\r\n", None),
+            (b"0\r\n X: y\r\n\r\n", None),
+            (b"0\r\n: y\r\n\r\n", None),
+            (b"0\r\nX\r\n\r\n", None),
+            (b"0\r\nX: a\nY: b\r\n\r\n", None),
+            (b"0\r\n\n", None),
+            (&long, None),
+        ];
+        for (input, want) in cases {
+            for cut in 1..=input.len().min(9) {
+                let got = read(input, cut);
+                match want {
+                    Some(data) => {
+                        assert_eq!(got, Ok(Some((data.to_vec(), input.len()))), "{input:?} by {cut}")
+                    }
+                    None => assert_eq!(got, Err(ChunkError), "{:?} by {cut}", String::from_utf8_lossy(input)),
+                }
+            }
+        }
+        assert_eq!(read(b"1\r\na\r\n0\r\n\r\nGET /", 100), Ok(Some((b"a".to_vec(), 11))));
+        assert_eq!(read(b"ffffffffffffffff\r\nabc", 100), Ok(None));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_read_the_same_however_cut(
+            input in proptest::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'0'), Just(b'2'), any::<u8>()], 0..60),
+            cut in 1usize..8,
+        ) {
+            prop_assert_eq!(read(&input, 64), read(&input, cut));
+        }
+    }
+}
