@@ -1,0 +1,144 @@
+//! Complete control and escape sequences: which pass, and what they change.
+
+use super::params::{Sequence, write_number};
+use super::tracker::Tracker;
+use crate::terminal::class::Class;
+use crate::terminal::table::{Args, CsiRow, ESC, Effect, EscEffect, WINDOW, WindowOp, find_csi, find_mode};
+
+/// Written in place of a full reset.
+const SOFT_RESET: &[u8] = b"\x1b[!p";
+
+impl Tracker {
+    /// Writes a control sequence if it passes.
+    pub(super) fn control_sequence(&mut self, sequence: &Sequence, last: u8, out: &mut Vec<u8>) {
+        if sequence.is_malformed() {
+            return self.dropped(Class::Malformed);
+        }
+        let Some(row) = find_csi(sequence.prefix, sequence.inter, last) else {
+            return self.dropped(class_of(sequence, last));
+        };
+        if !fits(row, sequence) {
+            return self.dropped(class_of(sequence, last));
+        }
+        match row.effect {
+            Effect::SetModes => return self.private_modes(sequence, b'h', out),
+            Effect::ResetModes => return self.private_modes(sequence, b'l', out),
+            Effect::Window => return self.window(sequence, out),
+            effect => self.apply(effect, sequence),
+        }
+        sequence.write(b'[', last, out);
+    }
+
+    /// Writes a plain escape sequence if it passes. `inter` is 0 when there is none.
+    pub(super) fn escape_sequence(&mut self, inter: u8, last: u8, out: &mut Vec<u8>) {
+        let Some(row) = ESC.iter().find(|row| row.inter == inter && row.last.contains(&last)) else {
+            return self.dropped(match (inter, last) {
+                (b'%' | b' ' | b'('..=b'/', _) | (0, b'N' | b'O' | b'n' | b'o' | b'|'..=b'~') => {
+                    Class::Charset
+                }
+                (0, b'Z') => Class::Query,
+                _ => Class::Unlisted,
+            });
+        };
+        match row.effect {
+            EscEffect::Picture => {}
+            EscEffect::KeypadApplication => self.modes.set_keypad(true),
+            EscEffect::KeypadNumeric => self.modes.set_keypad(false),
+            EscEffect::Designate(slot) => self.modes.designate(slot, last),
+            EscEffect::SoftReset => {
+                self.modes.soft_reset();
+                return out.extend_from_slice(SOFT_RESET);
+            }
+        }
+        out.push(0x1b);
+        if inter != 0 {
+            out.push(inter);
+        }
+        out.push(last);
+    }
+
+    fn apply(&mut self, effect: Effect, sequence: &Sequence) {
+        let first = sequence.value(0);
+        match effect {
+            Effect::Picture | Effect::SetModes | Effect::ResetModes | Effect::Window => {}
+            Effect::Query => self.queries.asked(),
+            Effect::Fence => self.queries.fence_asked(),
+            Effect::Attributes => {
+                let (values, count) = sequence.zeroed();
+                self.modes.attributes().apply(&values[..count], |index| sequence.is_colon(index));
+            }
+            Effect::Margins => self.modes.set_margins(first.unwrap_or(0), sequence.value(1).unwrap_or(0)),
+            Effect::CursorShape => self.modes.set_cursor_shape(first.unwrap_or(0)),
+            Effect::KittyPush => self.modes.push_keyboard(first.unwrap_or(0)),
+            Effect::KittyPop => self.modes.pop_keyboard(first.unwrap_or(1)),
+            Effect::KittySet => self.modes.set_keyboard(first.unwrap_or(0), sequence.value(1).unwrap_or(1)),
+            Effect::ModifyOtherKeys => self.modes.set_modify_other_keys(sequence.value(1)),
+            Effect::SoftReset => self.modes.soft_reset(),
+        }
+    }
+
+    /// Writes the listed modes of a sequence, in one sequence.
+    fn private_modes(&mut self, sequence: &Sequence, action: u8, out: &mut Vec<u8>) {
+        let mut passed = false;
+        for index in 0..sequence.count().max(1) {
+            let Some(mode) = sequence.value(index).filter(|mode| find_mode(*mode).is_some()) else {
+                self.dropped(Class::Mode);
+                continue;
+            };
+            out.extend_from_slice(if passed { b";" } else { b"\x1b[?" });
+            write_number(mode, out);
+            self.modes.set_mode(mode, action == b'h');
+            passed = true;
+        }
+        if passed {
+            out.push(action);
+        }
+    }
+
+    fn window(&mut self, sequence: &Sequence, out: &mut Vec<u8>) {
+        let kind = sequence.value(1).unwrap_or(0);
+        let row = WINDOW.iter().find(|row| Some(row.number) == sequence.value(0));
+        match row.map(|row| row.op) {
+            Some(WindowOp::Size) if sequence.count() == 1 => self.queries.asked(),
+            Some(WindowOp::PushTitle) if is_title(sequence) && self.classes.allows(Class::Title) => {
+                self.modes.push_title(kind);
+            }
+            Some(WindowOp::PopTitle) if is_title(sequence) && self.classes.allows(Class::Title) => {
+                self.modes.pop_title();
+            }
+            _ => return self.dropped(Class::Window),
+        }
+        sequence.write(b'[', b't', out);
+    }
+}
+
+/// Whether a title operation is about the icon title, the window title, or both.
+fn is_title(sequence: &Sequence) -> bool {
+    sequence.count() <= 2 && sequence.value(1).unwrap_or(0) <= 2
+}
+
+fn fits(row: &CsiRow, sequence: &Sequence) -> bool {
+    if sequence.has_colons() && row.args != Args::Sgr {
+        return false;
+    }
+    let count = sequence.count();
+    let first = sequence.value(0).unwrap_or(0);
+    match row.args {
+        Args::Numbers(most) => count <= usize::from(most),
+        Args::OneOf(numbers) => count <= 1 && numbers.contains(&first),
+        Args::Sgr | Args::Modes | Args::Window => true,
+        Args::ModifyOtherKeys => count <= 2 && first == 4 && sequence.value(1).unwrap_or(0) <= 3,
+        Args::KittyFlags => count <= 2 && first < 32 && matches!(sequence.value(1), None | Some(1..=3)),
+    }
+}
+
+/// The class of a control sequence that does not pass.
+fn class_of(sequence: &Sequence, last: u8) -> Class {
+    match (sequence.prefix, sequence.inter, last) {
+        (_, _, b't') => Class::Window,
+        (_, 0, b'h' | b'l') | (b'?', 0, b'r' | b's') => Class::Mode,
+        (_, 0, b'i') => Class::Media,
+        (_, _, b'c' | b'n' | b'x' | b'y') | (_, b'$', b'p' | b'u' | b'w') | (_, b'*', _) => Class::Query,
+        _ => Class::Unlisted,
+    }
+}

@@ -1,0 +1,489 @@
+//! Tests of the whole filter: the cases and captures of `tests/cases/terminal`, and properties.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use proptest::prelude::*;
+
+use super::*;
+use crate::terminal::table::find_csi;
+
+const CASES: &str = include_str!("../../../tests/cases/terminal/filter.jsonl");
+const CAPTURES: [(&str, &[u8]); 3] = [
+    ("claude", include_bytes!("../../../tests/cases/terminal/captures/claude.raw")),
+    ("codex", include_bytes!("../../../tests/cases/terminal/captures/codex.raw")),
+    ("gemini", include_bytes!("../../../tests/cases/terminal/captures/gemini.raw")),
+];
+
+fn filtered<'a>(classes: Classes, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>, Drops) {
+    let mut filter = Filter::new(classes);
+    let mut out = Vec::new();
+    for piece in pieces {
+        filter.push(piece, &mut out);
+    }
+    filter.finish(&mut out);
+    (out, filter.drops().clone())
+}
+
+fn whole(input: &[u8]) -> Vec<u8> {
+    filtered(Classes::default(), [input]).0
+}
+
+fn everything() -> Classes {
+    Class::ALL.into_iter().fold(Classes::default(), Classes::allow)
+}
+
+/// The output for every way of cutting that the cases ask for, once it was seen to be the same.
+fn however_cut(classes: Classes, input: &[u8]) -> Vec<u8> {
+    let (want, drops) = filtered(classes, [input]);
+    assert_eq!(filtered(classes, input.chunks(1)), (want.clone(), drops.clone()), "byte by byte");
+    for at in 0..=input.len() {
+        assert_eq!(
+            filtered(classes, [&input[..at], &input[at..]]),
+            (want.clone(), drops.clone()),
+            "cut at {at}"
+        );
+    }
+    want
+}
+
+#[test]
+fn every_case_holds_however_the_input_is_cut() {
+    for line in CASES.lines() {
+        let case: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let bytes = |value: &serde_json::Value| {
+            BASE64_STANDARD.decode(value.as_str().expect("text")).expect("base64")
+        };
+        let out = however_cut(Classes::default(), &bytes(&case["in"]));
+        let name = &case["name"];
+        if case["no_controls"] == true {
+            let text = String::from_utf8(out).expect("UTF-8");
+            assert!(text.starts_with('A'), "{name}: {text:?}");
+            assert!(!text.contains(|c| matches!(c, '\x1b' | '\u{80}'..='\u{9f}')), "{name}: {text:?}");
+            continue;
+        }
+        let mut right = vec![bytes(&case["out"])];
+        right.extend(case["out_or"].as_array().into_iter().flatten().map(bytes));
+        assert!(right.contains(&out), "{name}: {:?}", out.escape_ascii().to_string());
+    }
+}
+
+#[test]
+fn captures_of_agents_pass_unchanged_but_for_what_no_terminal_knows() {
+    for (agent, capture) in CAPTURES {
+        let out = however_cut_sparsely(capture);
+        let mut want = capture.to_vec();
+        for (from, to) in [(&b"\x1b[>4;?m"[..], &b""[..])] {
+            while let Some(at) = want.windows(from.len()).position(|window| window == from) {
+                want.splice(at..at + from.len(), to.iter().copied());
+            }
+        }
+        let different = out.iter().zip(&want).position(|(a, b)| a != b).unwrap_or(out.len().min(want.len()));
+        let around = |bytes: &[u8]| {
+            bytes[different.saturating_sub(20)..bytes.len().min(different + 60)].escape_ascii().to_string()
+        };
+        assert!(out == want, "{agent}:\n got {}\nwant {}", around(&out), around(&want));
+    }
+}
+
+fn however_cut_sparsely(input: &[u8]) -> Vec<u8> {
+    let want = whole(input);
+    for size in [1, 2, 3, 7, 61, 4096] {
+        assert!(filtered(Classes::default(), input.chunks(size)).0 == want, "pieces of {size}");
+    }
+    want
+}
+
+#[test]
+fn captures_leave_nothing_switched_on() {
+    for (agent, capture) in CAPTURES {
+        let mut filter = Filter::new(Classes::default());
+        filter.push(capture, &mut Vec::new());
+        let off = filter.modes().off();
+        assert!(off.is_empty(), "{agent}: {}", off.escape_ascii());
+    }
+}
+
+#[test]
+fn sequences_pass_drop_or_are_rewritten() {
+    let same: &[&str] = &[
+        "\x1b[m",
+        "\x1b[4:3m",
+        "\x1b[38:2::1:2:3m",
+        "\x1b[0;1;4;38;5;200;48;2;1;2;3m",
+        "\x1b[;H",
+        "\x1b[2J",
+        "\x1b[3J",
+        "\x1b[1;20r",
+        "\x1b[s",
+        "\x1b[u",
+        "\x1b[?1000;1002;1006h",
+        "\x1b[22;0t",
+        "\x1b[23;2t",
+        "\x1b[14t",
+        "\x1b[>c",
+        "\x1b[>0q",
+        "\x1b[?2026$p",
+        "\x1b[=1;2u",
+        "\x1b[<2u",
+        "\x1b[>4;2m",
+        "\x1b[?4m",
+        "\x1b]4;1;#aabbcc;2;?\x1b\\",
+        "\x1b]10;?;?\x07",
+        "\x1b]12;red\x07",
+        "\x1b]104\x07",
+        "\x1b]104;1;2\x07",
+        "\x1b]110\x1b\\",
+        "\x1b]9;4;1;50\x07",
+        "\x1b]9;4;0;\x07",
+        "\x1b]133;A\x07",
+        "\x1b]133;D;1\x1b\\",
+        "\x1b(0",
+        "\x1b)B",
+        "\x1b=",
+        "\x1b>",
+        "\x0e\x0f",
+        "\x1bM",
+        "\x1b[5 q",
+        "✳ ▐ 日本語 👩‍👩‍👧",
+        "\x1b]2;✳ Claude\x07",
+        "\x1b]8;id=1;file:///a\x1b\\",
+        "\x1bP+q544e;524742\x1b\\",
+    ];
+    for text in same {
+        assert_eq!(
+            whole(text.as_bytes()).escape_ascii().to_string(),
+            text.as_bytes().escape_ascii().to_string()
+        );
+    }
+    let gone: &[&str] = &[
+        "\x1b[20t",
+        "\x1b[21t",
+        "\x1b[22;3t",
+        "\x1b[1;2s",
+        "\x1b[?1000s",
+        "\x1b[?1000r",
+        "\x1b[4h",
+        "\x1b[?3h",
+        "\x1b[?2J",
+        "\x1b[1:2H",
+        "\x1b[5i",
+        "\x1b[4i",
+        "\x1b[?69h",
+        "\x1b[>2T",
+        "\x1b[1;2;3;4;5T",
+        "\x1b[=c",
+        "\x1b[x",
+        "\x1b[1;1;1;1;1;1*y",
+        "\x1b[61\"p",
+        "\x1b[1$}",
+        "\x1b[1  q",
+        "\x1b[1;2?h",
+        "\x1b[?1?h",
+        "\x1b[>5;1m",
+        "\x1b[>64u",
+        "\x1bZ",
+        "\x1b#8",
+        "\x1b%G",
+        "\x1b%@",
+        "\x1b(K",
+        "\x1bN",
+        "\x1b~",
+        "\x1bl",
+        "\x1b F",
+        "\x1bktitle\x1b\\",
+        "\x1b^x\x1b\\",
+        "\x1b]10;?;?;?;?\x07",
+        "\x1b]4;256;?\x07",
+        "\x1b]4;1\x07",
+        "\x1b]13;?\x07",
+        "\x1b]133;C;cmdline=x\x07",
+        "\x1b]133;A;cl=m\x07",
+        "\x1b]9;4;7\x07",
+        "\x1b]9;9;/tmp\x07",
+        "\x1b]l\x07",
+        "\x1b]Lx\x07",
+        "\x1b]I;x\x07",
+        "\x1b]22;hand\x07",
+        "\x1b]66;w=1;x\x07",
+        "\x1bP$qm\x1b\\",
+        "\x1bP0;1|17/41\x1b\\",
+        "\x1bPq#0~\x1b\\",
+        "\x1b_Ga=q,i=1;AAAA\x1b\\",
+        "\x1bP1000p\x1b\\",
+        "\x1b[1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1m",
+    ];
+    for text in gone {
+        let (out, drops) = filtered(Classes::default(), [text.as_bytes()]);
+        assert_eq!((out.escape_ascii().to_string(), drops.total() > 0), (String::new(), true), "{text:?}");
+    }
+    let rewritten: &[(&str, &str)] = &[
+        ("\x1b[01;031m", "\x1b[1;31m"),
+        ("\x1b[?25;69;1000h", "\x1b[?25;1000h"),
+        ("\x1b[999999999999C", "\x1b[32767C"),
+        ("\x1b[65549h\x1b[65550t", ""),
+        ("\x1b]0;a\u{202e}b\u{9c}", "\x1b]0;ab\x1b\\"),
+        ("\x1b]002;a\x08b\x07", "\x1b]2;ab\x07"),
+        ("\x1b]8;x=y:id=q;HTTP://a\x07", "\x1b]8;id=q;HTTP://a\x07"),
+        ("\x1b]8;;http://a b\x07", "\x1b]8;;\x07"),
+        ("\x1bP+q4d73;544e\x1b\\", "\x1bP+q544e\x1b\\"),
+        ("\x1b]9;4\x07", "\x1b]9;4;0\x07"),
+        ("\x1b]2;a\x1b[mb", "\x1b[mb"),
+        ("\x1b[3\u{e9}m", "\u{e9}m"),
+        ("a\0b\x0b\x7f\x0c\x1a", "ab"),
+        ("\x1bP\u{2733}x\x1b\\y", "y"),
+    ];
+    for (text, want) in rewritten {
+        assert_eq!(
+            whole(text.as_bytes()).escape_ascii().to_string(),
+            want.as_bytes().escape_ascii().to_string()
+        );
+    }
+}
+
+#[test]
+fn a_title_has_at_most_256_characters() {
+    let long = format!("\x1b]0;{}\x07", "é".repeat(9000));
+    assert_eq!(whole(long.as_bytes()), format!("\x1b]0;{}\x07", "é".repeat(256)).into_bytes());
+}
+
+#[test]
+fn bytes_that_are_not_utf8_become_replacement_characters() {
+    let cases: &[(&[u8], &str)] = &[
+        (b"a\xffb", "a\u{fffd}b"),
+        (b"\xe2\x9cA", "\u{fffd}A"),
+        (b"\xc0\xaf", "\u{fffd}\u{fffd}"),
+        (b"\xed\xa0\x80", "\u{fffd}\u{fffd}"),
+        (b"\xf0\x9f\x91", "\u{fffd}"),
+        (b"\xf5", "\u{fffd}"),
+        (b"\xe2\x1b[m", "\u{fffd}\x1b[m"),
+        (b"\x9b31m", "31m"),
+        (b"\xc2\x9b31m", "31m"),
+    ];
+    for (input, want) in cases {
+        let out = however_cut(Classes::default(), input);
+        assert_eq!(String::from_utf8(out).expect("UTF-8"), *want, "{}", input.escape_ascii());
+    }
+}
+
+#[test]
+fn switched_on_classes_pass_in_their_safe_form() {
+    let cases: &[(&str, &str)] = &[
+        ("\x1b]9;mail\x07", "\x1b]9;ai-jail: mail\x07"),
+        ("\x1b]777;notify;a;b\x07", "\x1b]777;notify;ai-jail: a;b\x07"),
+        ("\x1b]99;i=1;hi\x07", "\x1b]99;i=1;ai-jail: hi\x07"),
+        ("\x1b]99;a=report;hi\x07", ""),
+        ("\x1b]52;c;aGk=\x07", "\x1b]52;c;aGk=\x07"),
+        ("\x1b]52;c;?\x07", ""),
+        ("\x1b]52;c;\x07", ""),
+        ("\x1b]7;file://h/tmp\x07", "\x1b]7;file://h/tmp\x07"),
+        ("\x1b]7;file://h/$(id)\x07", ""),
+        ("\x1bP0;1q#0;2;0;0;0~\n-\x1b\\x", "\x1bP0;1q#0;2;0;0;0~\n-\x1b\\x"),
+        ("\x1bPq#0\x07~\x18x", "\x1bPq#0~\x1b\\x"),
+        ("\x1bPq#0~", "\x1bPq#0~\x1b\\"),
+        ("\x1b_Ga=T,f=100,m=1;QUJD\x1b\\", "\x1b_Ga=T,f=100,m=1;QUJD\x1b\\"),
+        ("\x1b_Ga=d,d=A\x1b\\", "\x1b_Ga=d,d=A\x1b\\"),
+        ("\x1b_Gt=f,a=T;L2V0Yw==\x1b\\", ""),
+        ("\x1b_Gt=t;L2V0Yw==\x1b\\", ""),
+        ("\x1b_Ga=T,t=s;L2V0Yw==\x1b\\", ""),
+        ("\x1b]1337;Copy=:aGk=\x07\x1b]5522;type=read\x07", ""),
+    ];
+    for (input, want) in cases {
+        let out = however_cut(everything(), input.as_bytes());
+        assert_eq!(out.escape_ascii().to_string(), want.as_bytes().escape_ascii().to_string(), "{input:?}");
+    }
+}
+
+#[test]
+fn drops_are_counted_by_class() {
+    let input = b"\x1b]52;c;aGk=\x07\x1b[21t\x05\x9b\x1b]9;x\x07\x1bPtmux;x\x1b\\\x1b[5i\x1b_Gt=s;\x1b\\\x1b]0;no end";
+    let (_, drops) = filtered(Classes::default(), [&input[..]]);
+    let want = [
+        (Class::Notification, 1),
+        (Class::Image, 1),
+        (Class::ClipboardWrite, 1),
+        (Class::Window, 1),
+        (Class::Query, 1),
+        (Class::Passthrough, 1),
+        (Class::Media, 1),
+        (Class::C1, 1),
+        (Class::Unterminated, 1),
+    ];
+    assert_eq!(drops.iter().collect::<Vec<_>>(), want);
+}
+
+#[test]
+fn an_unterminated_string_takes_bounded_memory() {
+    for start in ["\x1b]0;", "\x1b]52;c;", "\x1bPtmux;", "\x1bP+q", "\x1b_G", "\x1bX", "\x1b[", "\x1bk"] {
+        let mut filter = Filter::new(everything());
+        let mut out = Vec::new();
+        filter.push(start.as_bytes(), &mut out);
+        for _ in 0..256 {
+            filter.push(&[b'1'; 4096], &mut out);
+        }
+        assert!(filter.string.capacity() <= 2 * STRING_WITH_CLIPBOARD && out.is_empty(), "{start:?}");
+    }
+}
+
+#[test]
+fn without_the_filter_bytes_pass_and_modes_are_tracked() {
+    let mut filter = Filter::new(Classes::danger_unfiltered());
+    let mut out = Vec::new();
+    filter.push(b"\x1b]52;c;aGk=\x07\x1b[?1003h", &mut out);
+    assert_eq!(out, b"\x1b]52;c;aGk=\x07\x1b[?1003h");
+    assert_eq!(filter.modes().off(), b"\x1b[?1003l");
+}
+
+#[test]
+fn an_interrupted_image_is_closed_and_its_rest_swallowed() {
+    let mut filter = Filter::new(everything());
+    let mut out = Vec::new();
+    filter.push(b"\x1bPq#0", &mut out);
+    filter.interrupt(&mut out);
+    filter.push(b"~~~\x1b\\x", &mut out);
+    assert_eq!(out, b"\x1bPq#0\x1b\\x");
+}
+
+/// Looks at output as a terminal would, and remembers what must not be there.
+#[derive(Default)]
+struct Oracle {
+    forbidden: Vec<String>,
+}
+
+impl vte::Perform for Oracle {
+    fn execute(&mut self, byte: u8) {
+        if !matches!(byte, 0x07..=0x0a | 0x0d..=0x0f) {
+            self.forbidden.push(format!("control {byte:#x}"));
+        }
+    }
+
+    fn hook(&mut self, _: &vte::Params, inter: &[u8], _: bool, last: char) {
+        if (inter, last) != (b"+", 'q') {
+            self.forbidden.push(format!("device {inter:?} {last}"));
+        }
+    }
+
+    fn osc_dispatch(&mut self, params: &[&[u8]], _: bool) {
+        let listed: [&[u8]; 15] = [
+            b"0", b"1", b"2", b"4", b"8", b"9", b"10", b"11", b"12", b"104", b"110", b"111", b"112", b"133",
+            b"9",
+        ];
+        let notification = params[0] == b"9" && params.get(1) != Some(&&b"4"[..]);
+        if !listed.contains(&params[0]) || notification {
+            self.forbidden.push(format!("osc {}", params[0].escape_ascii()));
+        }
+    }
+
+    fn csi_dispatch(&mut self, params: &vte::Params, inter: &[u8], ignore: bool, action: char) {
+        let (prefix, inter) = match *inter {
+            [] => (0, 0),
+            [byte @ b'<'..=b'?'] => (byte, 0),
+            [byte] => (0, byte),
+            [prefix, inter] => (prefix, inter),
+            _ => (b'!', b'!'),
+        };
+        let first = params.iter().next().map_or(0, |subs| subs[0]);
+        let window = action == 't' && !matches!(first, 14 | 16 | 18 | 22 | 23);
+        let mode = matches!(action, 'h' | 'l')
+            && params.iter().any(|mode| crate::terminal::table::find_mode(mode[0]).is_none());
+        if ignore || window || mode || find_csi(prefix, inter, action as u8).is_none() {
+            self.forbidden.push(format!("csi {prefix} {inter} {action}"));
+        }
+    }
+
+    fn esc_dispatch(&mut self, inter: &[u8], _: bool, byte: u8) {
+        if !matches!((inter, byte), ([], b'7' | b'8' | b'D' | b'E' | b'M' | b'H' | b'=' | b'>' | b'\\'))
+            && !matches!((inter, byte), ([b'('..=b'+'], b'B' | b'0' | b'A'))
+        {
+            self.forbidden.push(format!("esc {inter:?} {byte}"));
+        }
+    }
+}
+
+fn forbidden(out: &[u8]) -> Vec<String> {
+    let mut oracle = Oracle::default();
+    vte::Parser::new().advance(&mut oracle, out);
+    oracle.forbidden
+}
+
+#[test]
+fn the_oracle_sees_what_is_forbidden() {
+    for input in
+        ["\x1b]52;c;aGk=\x07", "\x1b[21t", "\x1bPtmux;x\x1b\\", "\x05", "\x1bc", "\x1b[?69h", "\x1b]9;x\x07"]
+    {
+        assert!(!forbidden(input.as_bytes()).is_empty(), "{input:?}");
+    }
+}
+
+/// Pieces that are likely to confuse, in any order.
+fn hostile() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        Just(b"\x1b".to_vec()),
+        Just(b"\x1b]".to_vec()),
+        Just(b"\x1b[".to_vec()),
+        Just(b"\x1b[?".to_vec()),
+        Just(b"\x1bP".to_vec()),
+        Just(b"\x1b_G".to_vec()),
+        Just(b"\x1b\\".to_vec()),
+        Just(b"52;c;aGk=".to_vec()),
+        Just(b"8;;http://a".to_vec()),
+        Just(b"0;title".to_vec()),
+        Just(b"+q544e".to_vec()),
+        Just("✳é".as_bytes().to_vec()),
+        prop::sample::select(
+            b"\x00\x05\x07\x08\x0e\x18\x1a\x1b\x7f\x80\x84\x90\x9b\x9c\x9d\xc2\xe2\xf0\xff;:?>0129mhltcq$! "
+                .to_vec()
+        )
+        .prop_map(|byte| vec![byte]),
+        any::<u8>().prop_map(|byte| vec![byte]),
+    ];
+    prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_forbidden_comes_out(input in hostile()) {
+        let out = whole(&input);
+        prop_assert_eq!(forbidden(&out), Vec::<String>::new(), "{}", out.escape_ascii());
+        let text = String::from_utf8(out).expect("UTF-8");
+        let c1 = text.contains(|c| matches!(c, '\u{80}'..='\u{9f}'));
+        prop_assert!(!c1);
+    }
+
+    #[test]
+    fn cuts_change_nothing(input in hostile(), size in 1_usize..9) {
+        for classes in [Classes::default(), everything()] {
+            prop_assert_eq!(filtered(classes, [&input[..]]), filtered(classes, input.chunks(size)));
+        }
+    }
+
+    #[test]
+    fn what_passed_passes_again(input in hostile()) {
+        let once = whole(&input);
+        let twice = whole(&once);
+        prop_assert_eq!(once.escape_ascii().to_string(), twice.escape_ascii().to_string());
+    }
+
+    #[test]
+    fn switching_off_leaves_nothing_on(input in hostile()) {
+        let mut filter = Filter::new(Classes::default());
+        let mut out = Vec::new();
+        filter.push(&input, &mut out);
+        let off = filter.modes().off();
+        prop_assert_eq!(forbidden(&off), Vec::<String>::new());
+        let mut again = Filter::new(Classes::default());
+        again.push(&out, &mut Vec::new());
+        again.push(&off, &mut Vec::new());
+        prop_assert!(!again.modes().any(), "{:?}", again.modes());
+    }
+
+    #[test]
+    fn switching_on_brings_the_same_modes_back(input in hostile()) {
+        let mut filter = Filter::new(Classes::default());
+        filter.push(&input, &mut Vec::new());
+        let mut again = Filter::new(Classes::default());
+        again.push(&filter.modes().on(), &mut Vec::new());
+        prop_assert_eq!(filter.modes().off(), again.modes().off());
+    }
+}

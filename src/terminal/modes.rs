@@ -1,0 +1,372 @@
+//! What the jail has switched on in the user's terminal, and the bytes that switch it off and on again.
+
+use std::collections::BTreeMap;
+
+use super::attributes::Attributes;
+use super::table::{Initially, MODES, find_mode};
+
+/// Keyboard modes and pushed titles that are remembered; terminals hold no more of them either.
+const STACK: usize = 16;
+/// The alternate screen by its three numbers.
+const ALTERNATE: [u16; 3] = [47, 1047, 1049];
+
+/// Everything that outlives the command unless it is switched off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Modes {
+    /// One bit for each row of [`MODES`] that is not as it was initially.
+    changed: u32,
+    attributes: Attributes,
+    sets: [u8; 4],
+    shifted: bool,
+    keypad: bool,
+    margins: Option<(u16, u16)>,
+    cursor_shape: u16,
+    modify_other_keys: Option<u16>,
+    /// The keyboard modes of the main and of the alternate screen.
+    keyboard: [Keyboard; 2],
+    pushed_titles: Vec<u16>,
+    palette: BTreeMap<u16, Vec<u8>>,
+    dynamic: BTreeMap<u16, Vec<u8>>,
+    link: Option<Vec<u8>>,
+    progress: Option<(u16, u16)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Keyboard {
+    base: u16,
+    stack: Vec<u16>,
+}
+
+impl Default for Modes {
+    fn default() -> Self {
+        Self {
+            changed: 0,
+            attributes: Attributes::default(),
+            sets: *b"BBBB",
+            shifted: false,
+            keypad: false,
+            margins: None,
+            cursor_shape: 0,
+            modify_other_keys: None,
+            keyboard: [Keyboard::default(), Keyboard::default()],
+            pushed_titles: Vec::new(),
+            palette: BTreeMap::new(),
+            dynamic: BTreeMap::new(),
+            link: None,
+            progress: None,
+        }
+    }
+}
+
+impl Modes {
+    /// Whether anything is to be switched off.
+    pub fn any(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// The bytes that switch off what is on, and nothing else.
+    pub fn off(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if self.link.is_some() {
+            out.extend_from_slice(b"\x1b]8;;\x1b\\");
+        }
+        if self.attributes != Attributes::default() {
+            out.extend_from_slice(b"\x1b[m");
+        }
+        if self.shifted {
+            out.push(0x0f);
+        }
+        for slot in self.designated() {
+            out.extend_from_slice(&[0x1b, b'(' + slot, b'B']);
+        }
+        if self.progress.is_some() {
+            out.extend_from_slice(b"\x1b]9;4;0\x1b\\");
+        }
+        self.colours_off(&mut out);
+        self.screens_off(&mut out);
+        if self.margins.is_some() {
+            // Setting the region moves the cursor, which the shell's prompt would show.
+            out.extend_from_slice(b"\x1b7\x1b[r\x1b8");
+        }
+        if self.cursor_shape != 0 {
+            out.extend_from_slice(b"\x1b[0 q");
+        }
+        if self.keypad {
+            out.extend_from_slice(b"\x1b>");
+        }
+        if self.modify_other_keys.is_some() {
+            out.extend_from_slice(b"\x1b[>4m");
+        }
+        for kind in self.pushed_titles.iter().rev() {
+            out.extend_from_slice(format!("\x1b[23;{kind}t").as_bytes());
+        }
+        out
+    }
+
+    /// The bytes that switch on again what [`Self::off`] switched off.
+    pub fn on(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for kind in &self.pushed_titles {
+            out.extend_from_slice(format!("\x1b[22;{kind}t").as_bytes());
+        }
+        if let Some(level) = self.modify_other_keys {
+            out.extend_from_slice(format!("\x1b[>4;{level}m").as_bytes());
+        }
+        if self.keypad {
+            out.extend_from_slice(b"\x1b=");
+        }
+        if self.cursor_shape != 0 {
+            out.extend_from_slice(format!("\x1b[{} q", self.cursor_shape).as_bytes());
+        }
+        self.screens_on(&mut out);
+        if let Some((top, bottom)) = self.margins {
+            out.extend_from_slice(format!("\x1b7\x1b[{top};{bottom}r\x1b8").as_bytes());
+        }
+        for (index, spec) in &self.palette {
+            out.extend_from_slice(format!("\x1b]4;{index};").as_bytes());
+            out.extend_from_slice(spec);
+            out.extend_from_slice(b"\x1b\\");
+        }
+        for (number, spec) in &self.dynamic {
+            out.extend_from_slice(format!("\x1b]{number};").as_bytes());
+            out.extend_from_slice(spec);
+            out.extend_from_slice(b"\x1b\\");
+        }
+        if let Some((state, percent)) = self.progress {
+            out.extend_from_slice(format!("\x1b]9;4;{state};{percent}\x1b\\").as_bytes());
+        }
+        for slot in self.designated() {
+            out.extend_from_slice(&[0x1b, b'(' + slot, self.sets[usize::from(slot)]]);
+        }
+        if self.shifted {
+            out.push(0x0e);
+        }
+        self.attributes.write(&mut out);
+        if let Some(link) = &self.link {
+            out.extend_from_slice(b"\x1b]8;");
+            out.extend_from_slice(link);
+            out.extend_from_slice(b"\x1b\\");
+        }
+        out
+    }
+
+    fn colours_off(&self, out: &mut Vec<u8>) {
+        if !self.palette.is_empty() {
+            out.extend_from_slice(b"\x1b]104");
+            for index in self.palette.keys() {
+                out.extend_from_slice(format!(";{index}").as_bytes());
+            }
+            out.extend_from_slice(b"\x1b\\");
+        }
+        for number in self.dynamic.keys() {
+            out.extend_from_slice(format!("\x1b]{}\x1b\\", number + 100).as_bytes());
+        }
+    }
+
+    /// Keyboard modes are kept per screen, so each is popped while its screen shows.
+    fn screens_off(&self, out: &mut Vec<u8>) {
+        let (modes, screens): (Vec<_>, Vec<_>) =
+            self.changed_rows().rev().partition(|row| !ALTERNATE.contains(&row.number));
+        for row in modes {
+            let action = if row.initially == Initially::On { 'h' } else { 'l' };
+            out.extend_from_slice(format!("\x1b[?{}{action}", row.number).as_bytes());
+        }
+        let [main, alternate] = &self.keyboard;
+        if screens.is_empty() && *alternate != Keyboard::default() {
+            out.extend_from_slice(b"\x1b[?47h");
+            alternate.off(out);
+            out.extend_from_slice(b"\x1b[?47l");
+        } else {
+            alternate.off(out);
+        }
+        for row in screens {
+            out.extend_from_slice(format!("\x1b[?{}l", row.number).as_bytes());
+        }
+        main.off(out);
+    }
+
+    fn screens_on(&self, out: &mut Vec<u8>) {
+        let [main, alternate] = &self.keyboard;
+        main.on(out);
+        let (modes, screens): (Vec<_>, Vec<_>) =
+            self.changed_rows().partition(|row| !ALTERNATE.contains(&row.number));
+        for row in &screens {
+            out.extend_from_slice(format!("\x1b[?{}h", row.number).as_bytes());
+        }
+        if screens.is_empty() && *alternate != Keyboard::default() {
+            out.extend_from_slice(b"\x1b[?47h");
+            alternate.on(out);
+            out.extend_from_slice(b"\x1b[?47l");
+        } else {
+            alternate.on(out);
+        }
+        for row in modes {
+            let action = if row.initially == Initially::On { 'l' } else { 'h' };
+            out.extend_from_slice(format!("\x1b[?{}{action}", row.number).as_bytes());
+        }
+    }
+
+    fn changed_rows(&self) -> impl DoubleEndedIterator<Item = &'static super::table::ModeRow> {
+        let changed = self.changed;
+        MODES.iter().enumerate().filter(move |(bit, _)| changed & (1 << bit) != 0).map(|(_, row)| row)
+    }
+
+    fn designated(&self) -> impl Iterator<Item = u8> {
+        let sets = self.sets;
+        (0..4).filter(move |slot| sets[usize::from(*slot)] != b'B')
+    }
+
+    fn in_alternate(&self) -> bool {
+        self.changed_rows().any(|row| ALTERNATE.contains(&row.number))
+    }
+
+    fn active_keyboard(&mut self) -> &mut Keyboard {
+        let screen = usize::from(self.in_alternate());
+        &mut self.keyboard[screen]
+    }
+}
+
+/// Changes, made by the filter as it writes a sequence.
+impl Modes {
+    pub(super) fn set_mode(&mut self, number: u16, on: bool) {
+        let Some(index) = find_mode(number) else { return };
+        if ALTERNATE.contains(&number) {
+            for index in ALTERNATE.into_iter().filter_map(find_mode) {
+                self.changed &= !(1 << index);
+            }
+        }
+        let bit = 1 << index;
+        match (MODES[index].initially, on) {
+            (Initially::Action, _) => {}
+            (Initially::Off, true) | (Initially::On, false) => self.changed |= bit,
+            (Initially::Off, false) | (Initially::On, true) => self.changed &= !bit,
+        }
+    }
+
+    pub(super) fn attributes(&mut self) -> &mut Attributes {
+        &mut self.attributes
+    }
+
+    pub(super) fn designate(&mut self, slot: u8, set: u8) {
+        self.sets[usize::from(slot & 3)] = set;
+    }
+
+    pub(super) fn shift(&mut self, out: bool) {
+        self.shifted = out;
+    }
+
+    pub(super) fn set_keypad(&mut self, application: bool) {
+        self.keypad = application;
+    }
+
+    pub(super) fn set_margins(&mut self, top: u16, bottom: u16) {
+        self.margins =
+            (top > 1 || bottom > 0).then_some((top.max(1), bottom)).filter(|(_, bottom)| *bottom > 0);
+        if top > 1 && bottom == 0 {
+            // Up to the last line, whose number only the terminal knows; it takes any large one.
+            self.margins = Some((top, 9999));
+        }
+    }
+
+    pub(super) fn set_cursor_shape(&mut self, shape: u16) {
+        self.cursor_shape = shape;
+    }
+
+    pub(super) fn set_modify_other_keys(&mut self, level: Option<u16>) {
+        self.modify_other_keys = level.filter(|level| *level > 0);
+    }
+
+    pub(super) fn push_keyboard(&mut self, flags: u16) {
+        let keyboard = self.active_keyboard();
+        if keyboard.stack.len() == STACK {
+            keyboard.stack.remove(0);
+        }
+        keyboard.stack.push(flags);
+    }
+
+    pub(super) fn pop_keyboard(&mut self, count: u16) {
+        let stack = &mut self.active_keyboard().stack;
+        stack.truncate(stack.len().saturating_sub(usize::from(count.max(1))));
+    }
+
+    /// `how` is 1 to replace the flags, 2 to add to them, 3 to remove from them.
+    pub(super) fn set_keyboard(&mut self, flags: u16, how: u16) {
+        let keyboard = self.active_keyboard();
+        let top = keyboard.stack.last_mut().unwrap_or(&mut keyboard.base);
+        match how {
+            2 => *top |= flags,
+            3 => *top &= !flags,
+            _ => *top = flags,
+        }
+    }
+
+    pub(super) fn push_title(&mut self, kind: u16) {
+        if self.pushed_titles.len() == STACK {
+            self.pushed_titles.remove(0);
+        }
+        self.pushed_titles.push(kind);
+    }
+
+    pub(super) fn pop_title(&mut self) {
+        self.pushed_titles.pop();
+    }
+
+    pub(super) fn set_palette(&mut self, index: u16, spec: &[u8]) {
+        self.palette.insert(index, spec.to_vec());
+    }
+
+    pub(super) fn reset_palette(&mut self, index: Option<u16>) {
+        match index {
+            Some(index) => drop(self.palette.remove(&index)),
+            None => self.palette.clear(),
+        }
+    }
+
+    pub(super) fn set_dynamic(&mut self, number: u16, spec: &[u8]) {
+        self.dynamic.insert(number, spec.to_vec());
+    }
+
+    pub(super) fn reset_dynamic(&mut self, number: u16) {
+        self.dynamic.remove(&number);
+    }
+
+    /// `link` is what follows `8;`, or `None` when the link ends.
+    pub(super) fn set_link(&mut self, link: Option<&[u8]>) {
+        self.link = link.map(<[u8]>::to_vec);
+    }
+
+    pub(super) fn set_progress(&mut self, state: u16, percent: u16) {
+        self.progress = (state > 0).then_some((state, percent));
+    }
+
+    /// What DECSTR brings back; screens, mouse, keyboards and colours stay as they are.
+    pub(super) fn soft_reset(&mut self) {
+        self.attributes = Attributes::default();
+        self.sets = *b"BBBB";
+        self.shifted = false;
+        self.keypad = false;
+        self.margins = None;
+        self.set_mode(1, false);
+        self.set_mode(25, true);
+    }
+}
+
+impl Keyboard {
+    fn off(&self, out: &mut Vec<u8>) {
+        if !self.stack.is_empty() {
+            out.extend_from_slice(format!("\x1b[<{}u", self.stack.len()).as_bytes());
+        }
+        if self.base != 0 {
+            out.extend_from_slice(b"\x1b[=0;1u");
+        }
+    }
+
+    fn on(&self, out: &mut Vec<u8>) {
+        if self.base != 0 {
+            out.extend_from_slice(format!("\x1b[={};1u", self.base).as_bytes());
+        }
+        for flags in &self.stack {
+            out.extend_from_slice(format!("\x1b[>{flags}u").as_bytes());
+        }
+    }
+}
