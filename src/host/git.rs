@@ -263,7 +263,7 @@ mod tests {
             &|t| {
                 t.write("p/.git", "gitdir: ../victim/.git/worktrees/w");
                 t.write("victim/.git/worktrees/w/HEAD", "x");
-                t.write("victim/.git/worktrees/w/commondir", "../../../home");
+                t.write("victim/.git/worktrees/w/commondir", "../../../../home");
                 t.write("victim/.git/worktrees/w/gitdir", "../../../../p/.git");
                 fs::create_dir_all(t.path("home")).unwrap();
             },

@@ -20,7 +20,7 @@ struct Row {
     /// `section.key`; a `*` stands for one subsection or for the whole rest.
     key: &'static str,
     value: Value,
-    #[cfg_attr(not(test), expect(dead_code, reason = "the table is documentation as well; a test reads it"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "it is for whoever reads the table, and for a test"))]
     reason: &'static str,
 }
 
@@ -194,5 +194,116 @@ impl Value {
             Self::Word => value.chars().all(word),
             Self::Words => value.chars().all(|c| word(c) || matches!(c, ' ' | ',' | '#' | ':' | '=' | '%')),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::host::tests::machine;
+
+    fn carried(home: &str) -> CarriedGitConfig {
+        let (_dir, host) = machine();
+        fs::write(host.user.home.join(".gitconfig"), home).unwrap();
+        CarriedGitConfig::read(&host)
+    }
+
+    fn pairs(values: &[(&str, &str)]) -> Vec<(String, String)> {
+        values.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn every_row_has_a_reason_and_a_key_in_lower_case() {
+        for row in ROWS {
+            assert!(!row.reason.is_empty(), "{}", row.key);
+            assert_eq!(row.key, row.key.to_ascii_lowercase());
+            assert!(row.key.contains('.'), "{}", row.key);
+        }
+    }
+
+    #[test]
+    fn the_system_the_xdg_and_the_home_file_are_read_in_this_order() {
+        let (_dir, host) = machine();
+        fs::write(host.at("/etc/gitconfig"), "[user]\nname = system\n").unwrap();
+        fs::create_dir_all(host.user.home.join(".config/git")).unwrap();
+        fs::write(host.user.home.join(".config/git/config"), "[user]\nname = xdg\n").unwrap();
+        fs::write(host.user.home.join(".gitconfig"), "[user]\nname = home\n").unwrap();
+        let want = [("user.name", "system"), ("user.name", "xdg"), ("user.name", "home")];
+        assert_eq!(CarriedGitConfig::read(&host).values, pairs(&want));
+    }
+
+    #[test]
+    fn harmless_keys_are_carried() {
+        let text = "[user]\nname = A B\nemail = a@b.example\n[init]\ndefaultBranch = main\n[core]\nquotePath = off\n\
+                    [color \"diff\"]\nold = red bold\n[pull]\nrebase = true\n[merge]\nconflictStyle = zdiff3\n";
+        let want = [
+            ("user.name", "A B"),
+            ("user.email", "a@b.example"),
+            ("init.defaultbranch", "main"),
+            ("core.quotepath", "off"),
+            ("color.diff.old", "red bold"),
+            ("pull.rebase", "true"),
+            ("merge.conflictstyle", "zdiff3"),
+        ];
+        assert_eq!(carried(text).values, pairs(&want));
+    }
+
+    #[test]
+    fn what_runs_programs_or_leads_elsewhere_is_not() {
+        for text in [
+            "[include]\npath = ~/x",
+            "[includeIf \"gitdir:/\"]\npath = x",
+            "[credential]\nhelper = store",
+            "[credential \"https://h.example\"]\nhelper = !x",
+            "[alias]\nx = !sh -c evil",
+            "[core]\nhooksPath = /x\nfsmonitor = /x\nsshCommand = x\npager = x\neditor = x\nattributesFile = x\nexcludesFile = x\nworktree = /\naskPass = x\ngitProxy = x",
+            "[pager]\ndiff = x",
+            "[gpg]\nprogram = x",
+            "[gpg \"ssh\"]\nprogram = x",
+            "[user]\nsigningKey = x",
+            "[commit]\ngpgSign = true\ntemplate = /x",
+            "[diff]\nexternal = x",
+            "[diff \"d\"]\ntextconv = x\ncommand = x",
+            "[diff]\ntool = x",
+            "[difftool \"d\"]\ncmd = x",
+            "[merge]\ntool = x",
+            "[merge \"m\"]\ndriver = x",
+            "[mergetool \"m\"]\ncmd = x",
+            "[filter \"f\"]\nclean = x",
+            "[interactive]\ndiffFilter = x",
+            "[sequence]\neditor = x",
+            "[url \"https://t@h/\"]\ninsteadOf = https://h/",
+            "[http]\nproxy = x\nextraHeader = Authorization: x\ncookieFile = x\nsslKey = x",
+            "[init]\ntemplateDir = /x",
+            "[safe]\ndirectory = *",
+            "[protocol \"ext\"]\nallow = always",
+            "[remote \"o\"]\nuploadpack = x",
+            "[submodule \"s\"]\nupdate = !x",
+            "[uploadpack]\npackObjectsHook = x",
+            "[trailer \"t\"]\ncommand = x",
+            "[browser \"b\"]\ncmd = x",
+            "[sendemail]\nsmtpPass = x",
+            "[core]\nabbrev = \"!sh\"",
+            "[init]\ndefaultBranch = \"a b\"",
+        ] {
+            assert_eq!(carried(text).values, vec![], "{text}");
+        }
+    }
+
+    #[test]
+    fn the_stock_filter_of_git_lfs_is_carried_when_the_program_is_there() {
+        let stock = "[filter \"lfs\"]\nclean = git-lfs clean -- %f\nsmudge = git-lfs smudge -- %f\nprocess = git-lfs filter-process\nrequired = true\n";
+        let (_dir, mut host) = machine();
+        fs::write(host.user.home.join(".gitconfig"), stock).unwrap();
+        assert_eq!(CarriedGitConfig::read(&host), CarriedGitConfig { values: vec![], lfs: Lfs::LeftOut });
+        fs::write(host.user.home.join("git-lfs"), "").unwrap();
+        host.environment.vars.insert("PATH".into(), host.user.home.clone().into());
+        let carried = CarriedGitConfig::read(&host);
+        assert_eq!((carried.lfs, carried.values.len()), (Lfs::Carried, 4));
+        fs::write(host.user.home.join(".gitconfig"), stock.replace("clean -- %f", "clean -- %f && evil"))
+            .unwrap();
+        assert_eq!(CarriedGitConfig::read(&host).lfs, Lfs::LeftOut);
     }
 }

@@ -74,7 +74,7 @@ pub(super) struct Needs<'a> {
 impl<'a> Needs<'a> {
     /// What `program` needs, its interpreters included; parents come first.
     pub(super) fn of(host: &'a Host, project: &'a Path, program: &Path) -> Result<Vec<SystemMount>> {
-        let mut needs = Self { host, project, mounts: Vec::new() };
+        let mut needs = Self::new(host, project);
         needs.add_program(program, 0)?;
         let Self { mut mounts, .. } = needs;
         let binds: Vec<PathBuf> = mounts
@@ -86,6 +86,17 @@ impl<'a> Needs<'a> {
         mounts.sort_by(|a, b| a.dest.cmp(&b.dest));
         mounts.dedup();
         Ok(mounts)
+    }
+
+    /// Nothing yet.
+    pub(super) fn new(host: &'a Host, project: &'a Path) -> Self {
+        Self { host, project, mounts: Vec::new() }
+    }
+
+    /// What makes a directory of programs whole: the version it belongs to, or itself; `None` when it may not be shown.
+    pub(super) fn program_directory(&self, bin: &Path) -> Option<PathBuf> {
+        let version = prefix_of(bin).filter(|dir| self.may_show(dir));
+        version.or_else(|| self.may_show(bin).then_some(bin)).map(Path::to_path_buf)
     }
 
     fn add_program(&mut self, program: &Path, depth: usize) -> Result<()> {
@@ -109,7 +120,7 @@ impl<'a> Needs<'a> {
     }
 
     /// Whether a path is neither of the system, nor of the project, nor on the way to the home.
-    fn foreign(&self, path: &Path) -> bool {
+    pub(super) fn foreign(&self, path: &Path) -> bool {
         let system = SYSTEM.iter().any(|place| path.starts_with(self.host.at(place)));
         let way_home =
             [&self.host.user.home, &self.host.user.home_real].iter().any(|home| home.starts_with(path));
@@ -130,7 +141,8 @@ impl<'a> Needs<'a> {
             .hint("install the program elsewhere"))
     }
 
-    fn may_show(&self, dir: &Path) -> bool {
+    /// Whether a directory holds neither too much nor what must stay hidden, and only its owner writes there.
+    pub(super) fn may_show(&self, dir: &Path) -> bool {
         let home = &self.host.user.home_real;
         let shared = |dir: &Path| fs::metadata(dir).is_ok_and(|meta| meta.mode() & 0o002 != 0);
         let too_much = home.starts_with(dir) || *dir == home.join(".local") || *dir == home.join(".config");
@@ -142,7 +154,7 @@ impl<'a> Needs<'a> {
     }
 
     /// Whether a path holds, is, or lies in a place of credentials.
-    fn credential(&self, path: &Path) -> bool {
+    pub(super) fn credential(&self, path: &Path) -> bool {
         CREDENTIALS.iter().map(|place| self.host.user.home_real.join(place)).any(|place| {
             path.starts_with(&place) || (place.starts_with(path) && place.symlink_metadata().is_ok())
         })
@@ -175,8 +187,12 @@ fn virtual_environment(file: &Path) -> Option<&Path> {
 
 /// One version of a runtime: a directory with `bin` and `lib` side by side.
 fn prefix(file: &Path) -> Option<&Path> {
-    let bin = file.parent().filter(|dir| dir.file_name() == Some(OsStr::new("bin")))?;
-    bin.parent().filter(|prefix| prefix.join("lib").is_dir())
+    prefix_of(file.parent()?)
+}
+
+fn prefix_of(bin: &Path) -> Option<&Path> {
+    let named = bin.file_name() == Some(OsStr::new("bin"));
+    bin.parent().filter(|prefix| named && prefix.join("lib").is_dir())
 }
 
 #[cfg(test)]
