@@ -1,0 +1,280 @@
+//! What is known of the agents: data, one file each.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+use crate::error::{Error, Kind, Result};
+
+/// The name of an agent preset.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, serde::Serialize)]
+#[serde(transparent)]
+pub struct AgentName(pub String);
+
+/// One agent.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Agent {
+    /// The preset's name, which is also its first command.
+    pub name: AgentName,
+    /// The agent's name as its maker writes it.
+    pub title: String,
+    /// The commands that start it.
+    pub commands: Vec<String>,
+    /// The hosts it asks for.
+    #[serde(default, rename = "host")]
+    pub hosts: Vec<AgentHost>,
+    /// What it keeps below the home.
+    #[serde(default)]
+    pub state: Vec<AgentState>,
+    /// Its keys.
+    #[serde(default, rename = "credential")]
+    pub credentials: Vec<Credential>,
+    /// Variables that are set in the jail: updates and telemetry off.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Variables of the user's that the agent is configured by and that choose no destination.
+    #[serde(default)]
+    pub pass: Vec<String>,
+    /// Paths in the project that hold its settings, hooks, skills and commands, relative to any directory.
+    #[serde(default)]
+    pub protected: Vec<String>,
+    /// How to tell it that it is already in a sandbox.
+    pub sandboxed: Sandboxed,
+    /// Flags and subcommands that resume an earlier session.
+    #[serde(default)]
+    pub resume: Vec<String>,
+    /// Loopback ports on which its login waits for the browser.
+    #[serde(default)]
+    pub callback_ports: Vec<u16>,
+}
+
+/// What a host is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostUse {
+    /// The model API: the only one that `lockdown` allows.
+    Model,
+    /// The agent does not work fully without it.
+    Needed,
+    /// Logging in. Allowed.
+    Login,
+    /// Reports. Not allowed.
+    Telemetry,
+    /// Looks for a newer version of itself. Not allowed.
+    Update,
+}
+
+impl HostUse {
+    /// Whether such hosts are allowed unless the user says otherwise.
+    pub fn allowed_by_default(self) -> bool {
+        matches!(self, Self::Model | Self::Needed | Self::Login)
+    }
+}
+
+/// A host of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentHost {
+    /// A host pattern.
+    pub pattern: String,
+    /// What it is for.
+    #[serde(rename = "use")]
+    pub purpose: HostUse,
+    /// The host counts only when the launcher's environment has this variable: the key of one provider of many.
+    #[serde(default)]
+    pub when_set: Option<String>,
+    /// What is asked there.
+    pub reason: String,
+}
+
+/// Whether a state path is a directory or a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateKind {
+    /// A directory.
+    Dir,
+    /// A file.
+    File,
+}
+
+/// Something an agent keeps below the home.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentState {
+    /// Relative to the home.
+    pub path: String,
+    /// Directory or file.
+    pub kind: StateKind,
+    /// The parts that run programs or tell the agent what to do, relative to `path`; the path itself when it is `"."`
+    /// (a file that mixes state with such settings).
+    #[serde(default)]
+    pub exec: Vec<String>,
+    /// Files with credentials, relative to `path`.
+    #[serde(default)]
+    pub secrets: Vec<String>,
+}
+
+/// A key of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Credential {
+    /// The variable.
+    pub variable: String,
+    /// The host patterns that it belongs to.
+    pub hosts: Vec<String>,
+    /// The header it is sent in, in lower case.
+    #[serde(default)]
+    pub header: Option<String>,
+}
+
+/// How an agent learns that it need not, and cannot, build a sandbox of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sandboxed {
+    /// Variables to set.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// One line for the user, when the agent has only a flag or a setting for it.
+    #[serde(default)]
+    pub hint: Option<String>,
+}
+
+/// One compiled-in file, read when it is first asked for.
+struct Preset {
+    commands: &'static [&'static str],
+    text: &'static str,
+    parsed: OnceLock<Option<Agent>>,
+}
+
+/// How many there are.
+const AGENTS: usize = 14;
+
+macro_rules! presets {
+    ($($name:literal: $($command:literal)+;)+) => {
+        static PRESETS: [Preset; AGENTS] = [$(Preset {
+            commands: &[$($command),+],
+            text: include_str!(concat!("../presets/agents/", $name, ".toml")),
+            parsed: OnceLock::new(),
+        }),+];
+    };
+}
+
+presets! {
+    "aider": "aider";
+    "amp": "amp";
+    "claude": "claude";
+    "codex": "codex";
+    "copilot": "copilot";
+    "crush": "crush";
+    "cursor-agent": "cursor-agent";
+    "devin": "devin";
+    "gemini": "gemini";
+    "goose": "goose";
+    "grok": "grok";
+    "kiro": "kiro" "kiro-cli" "kiro-cli-chat";
+    "opencode": "opencode";
+    "qwen": "qwen";
+}
+
+/// The compiled-in agent that the bare command `name` starts. Reads that agent's file alone.
+pub fn for_command(name: &str) -> Option<&'static Agent> {
+    PRESETS.iter().find(|preset| preset.commands.contains(&name))?.agent()
+}
+
+/// Every compiled-in agent, for `explain` and for the list of protected paths.
+pub fn all() -> impl Iterator<Item = &'static Agent> {
+    PRESETS.iter().filter_map(Preset::agent)
+}
+
+/// Reads an agent's file of the user's (`$XDG_CONFIG_HOME/ai-jail/agents/NAME.toml`).
+///
+/// # Errors
+/// When the text is no agent: what and where.
+pub fn parse(text: &str) -> Result<Agent> {
+    toml::from_str(text).map_err(|error| Error::new(Kind::Config, "not an agent preset").because(error))
+}
+
+impl Preset {
+    fn agent(&'static self) -> Option<&'static Agent> {
+        self.parsed.get_or_init(|| parse(self.text).ok()).as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_parses_and_is_found_by_its_commands() {
+        for preset in &PRESETS {
+            let agent = parse(preset.text).unwrap_or_else(|error| panic!("{:?}: {error}", preset.commands));
+            assert_eq!(agent.commands, preset.commands, "{:?}", agent.name);
+            for command in preset.commands {
+                assert_eq!(for_command(command), Some(&agent));
+            }
+        }
+        assert_eq!(all().count(), PRESETS.len());
+    }
+
+    #[test]
+    fn paths_are_names_not_commands() {
+        for name in ["./claude", "/usr/bin/claude", "Claude", "claude ", ""] {
+            assert_eq!(for_command(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn state_is_relative_and_names_what_runs() {
+        for agent in all() {
+            for state in &agent.state {
+                let parts = std::iter::once(&state.path).chain(&state.exec).chain(&state.secrets);
+                for part in parts {
+                    assert!(!part.is_empty() && !part.starts_with('/') && !part.contains(".."), "{part}");
+                }
+                assert!(state.path.starts_with('.'), "{} is hidden", state.path);
+            }
+            assert!(!agent.state.is_empty(), "{:?} keeps something", agent.name);
+        }
+    }
+
+    #[test]
+    fn credentials_go_only_to_hosts_that_the_agent_is_allowed() {
+        for agent in all() {
+            let allowed: Vec<_> = agent
+                .hosts
+                .iter()
+                .filter(|host| host.purpose.allowed_by_default())
+                .map(|host| host.pattern.as_str())
+                .collect();
+            for credential in &agent.credentials {
+                assert!(!credential.hosts.is_empty(), "{}", credential.variable);
+                for host in &credential.hosts {
+                    assert!(allowed.contains(&host.as_str()), "{:?}: {host}", agent.name);
+                }
+            }
+            for host in &agent.hosts {
+                assert!(!host.reason.is_empty(), "{:?}: {}", agent.name, host.pattern);
+            }
+        }
+    }
+
+    #[test]
+    fn a_preset_never_chooses_where_a_key_goes() {
+        for agent in all() {
+            let names = agent.env.keys().chain(agent.sandboxed.env.keys()).chain(&agent.pass);
+            for name in names {
+                for part in ["BASE_URL", "ENDPOINT", "PROXY", "API_KEY", "TOKEN"] {
+                    assert!(!name.contains(part), "{:?}: {name}", agent.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused() {
+        let text = "name = \"x\"\ntitle = \"X\"\ncommands = [\"x\"]\nsandboxed = {}\nhooks = 1\n";
+        assert_eq!(parse(text).unwrap_err().kind(), Kind::Config);
+    }
+}

@@ -1,0 +1,99 @@
+//! The launcher's environment and its standard streams, as they were at the start.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+/// What a standard stream is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// A terminal.
+    Terminal,
+    /// A pipe, a file, a socket or `/dev/null`. (The runtime puts `/dev/null` in the place of a stream that was closed at
+    /// the start, so those are counted here.)
+    Other,
+    /// Closed since.
+    Closed,
+}
+
+/// A snapshot of the launcher's variables and streams.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    /// Every variable, raw.
+    pub vars: BTreeMap<OsString, OsString>,
+    /// Standard input, output and error.
+    pub streams: [Stream; 3],
+}
+
+impl Environment {
+    /// Reads this process's environment and looks at descriptors 0 to 2.
+    pub fn read() -> Self {
+        let vars = std::env::vars_os().collect();
+        let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+        Self { vars, streams: streams.map(|fd| Stream::of(&fd)) }
+    }
+
+    /// The value of `name`, unless it is unset or empty.
+    pub fn var(&self, name: &str) -> Option<&OsStr> {
+        self.vars.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
+    }
+
+    /// The value of `name` as text, unless it is unset, empty or not UTF-8.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.var(name).and_then(OsStr::to_str)
+    }
+
+    /// The entries of `PATH` that are absolute, in order, each once. Relative and empty ones mean "here" and are left out.
+    pub fn path_entries(&self) -> Vec<PathBuf> {
+        let mut entries: Vec<PathBuf> = Vec::new();
+        for entry in self.var("PATH").unwrap_or_default().as_bytes().split(|&byte| byte == b':') {
+            let entry = Path::new(OsStr::from_bytes(entry));
+            if entry.is_absolute() && !entries.iter().any(|known| known == entry) {
+                entries.push(entry.to_path_buf());
+            }
+        }
+        entries
+    }
+}
+
+impl Stream {
+    fn of(fd: &std::os::fd::BorrowedFd<'_>) -> Self {
+        match rustix::io::fcntl_getfd(fd) {
+            Err(Errno::BADF) => Self::Closed,
+            _ if rustix::termios::isatty(fd) => Self::Terminal,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_entries_are_absolute_and_unique() {
+        for (path, want) in [
+            ("/usr/bin:/bin", vec!["/usr/bin", "/bin"]),
+            (":/usr/bin:", vec!["/usr/bin"]),
+            (".:bin:../x:/bin", vec!["/bin"]),
+            ("/bin:/usr/bin:/bin", vec!["/bin", "/usr/bin"]),
+            ("", vec![]),
+        ] {
+            let vars = BTreeMap::from([("PATH".into(), path.into())]);
+            let environment = Environment { vars, streams: [Stream::Other; 3] };
+            let want: Vec<PathBuf> = want.into_iter().map(PathBuf::from).collect();
+            assert_eq!(environment.path_entries(), want, "PATH={path}");
+        }
+    }
+
+    #[test]
+    fn an_empty_variable_counts_as_unset() {
+        let vars = BTreeMap::from([("A".into(), "".into()), ("B".into(), "x".into())]);
+        let environment = Environment { vars, streams: [Stream::Other; 3] };
+        assert_eq!(environment.var("A"), None);
+        assert_eq!(environment.text("B"), Some("x"));
+    }
+}

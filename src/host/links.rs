@@ -1,0 +1,97 @@
+//! Symlinks, one by one: what a path runs through until it ends at something real.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+/// As many as the kernel follows.
+const MAX_LINKS: usize = 40;
+
+/// One symlink on the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Where it is; its parents are real directories.
+    pub path: PathBuf,
+    /// What it says, unresolved.
+    pub target: PathBuf,
+}
+
+/// The way from a path to what it names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Every symlink that was followed, in any component, in order.
+    pub links: Vec<Link>,
+    /// The end, free of symlinks.
+    pub end: PathBuf,
+}
+
+/// Follows an absolute path component by component.
+///
+/// # Errors
+/// As `stat(2)`: something is missing or unreadable, or more than 40 links were followed.
+pub fn follow(path: &Path) -> io::Result<Route> {
+    let mut links = Vec::new();
+    let mut end = PathBuf::from("/");
+    let mut rest: Vec<OsString> = parts(path);
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            end.pop();
+            continue;
+        }
+        let next = end.join(&part);
+        if !next.symlink_metadata()?.is_symlink() {
+            end = next;
+            continue;
+        }
+        let target = next.read_link()?;
+        if target.is_absolute() {
+            end = PathBuf::from("/");
+        }
+        rest.extend(parts(&target));
+        links.push(Link { path: next, target });
+        if links.len() > MAX_LINKS {
+            return Err(io::Error::from(rustix::io::Errno::LOOP));
+        }
+    }
+    Ok(Route { links, end })
+}
+
+/// The components that move, last one first.
+fn parts(path: &Path) -> Vec<OsString> {
+    let moving = path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+    let mut parts: Vec<OsString> = moving.map(|part| part.as_os_str().to_owned()).collect();
+    parts.reverse();
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn every_link_of_a_chain_is_reported_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(top.join("v/20/bin")).unwrap();
+        std::fs::write(top.join("v/20/bin/node"), "").unwrap();
+        symlink("v/20", top.join("current")).unwrap();
+        symlink("../current/bin/node", top.join("v/n")).unwrap();
+        let route = follow(&top.join("v/n")).unwrap();
+        assert_eq!(route.end, top.join("v/20/bin/node"));
+        let places: Vec<_> = route.links.iter().map(|link| link.path.clone()).collect();
+        assert_eq!(places, [top.join("v/n"), top.join("current")]);
+    }
+
+    #[test]
+    fn loops_and_dangling_links_are_errors() {
+        let dir = tempfile::tempdir().unwrap();
+        symlink("b", dir.path().join("a")).unwrap();
+        symlink("a", dir.path().join("b")).unwrap();
+        symlink("nowhere", dir.path().join("c")).unwrap();
+        for name in ["a", "c"] {
+            assert!(follow(&dir.path().join(name)).is_err(), "{name}");
+        }
+    }
+}
