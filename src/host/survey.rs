@@ -18,7 +18,7 @@ use super::git_config::{CarriedGitConfig, Lfs};
 use super::project::Project;
 use super::system::{Extent, MountKind, SystemMount, mounts};
 use super::toolconf::ToolConfig;
-use super::{Host, agents, kernel, protected, toolchains, trust};
+use super::{Host, agents, protected, toolchains, trust};
 
 /// Places in the jail that are made by ai-jail and cannot be granted over.
 const RESERVED: [&str; 4] = ["/proc", "/dev", "/run/ai-jail", "/run/.ai-jail-staging"];
@@ -33,7 +33,7 @@ pub fn survey(host: &Host, settings: &Settings, project: &Project, command: &Com
     let grants = grants(host, settings, warnings)?;
     let agent = command.agent.as_ref().and_then(|name| agents::for_command(&name.0));
     let toolchains = if settings.toolchains.value { toolchains::detect(host, &project.root)? } else { Vec::new() };
-    let tool_config = if settings.toolchains.value { ToolConfig::read(host) } else { ToolConfig::default() };
+    let tool_config = if settings.toolchains.value { ToolConfig::default() } else { ToolConfig::default() };
     let git = CarriedGitConfig::read(host);
     if git.lfs == Lfs::LeftOut {
         warnings.push("git-lfs's filter is not carried (it is not the stock one, or git-lfs is missing): `git add` of its files would commit them in place of their pointers".to_owned());
@@ -51,11 +51,11 @@ pub fn survey(host: &Host, settings: &Settings, project: &Project, command: &Com
         program: command.program.clone(),
         argv: arguments,
         agent,
-        needs: command.needs.iter().map(need).collect(),
+        needs: command.needs.iter().map(|mount| needed(mount, "the command needs it to start")).collect(),
         toolchain_variables: toolchains.iter().flat_map(|toolchain| toolchain.env.clone()).collect(),
         toolchains: toolchains
             .iter()
-            .flat_map(|toolchain| toolchain.mounts.iter().map(|path| shown(path, &format!("toolchain {}", toolchain.name))))
+            .flat_map(|toolchain| toolchain.mounts.iter().map(|mount| needed(mount, &format!("toolchain {}", toolchain.name))))
             .collect(),
         shown: tool_config
             .mounts
@@ -70,7 +70,7 @@ pub fn survey(host: &Host, settings: &Settings, project: &Project, command: &Com
         grants,
         devbox_roots: if settings.profile.value == Profile::Devbox { devbox_roots(&host.root) } else { Vec::new() },
         path_entries: host.environment.path_entries().into_iter().filter(|entry| entry.is_absolute() && entry.is_dir()).collect(),
-        landlock_abi: kernel::landlock_abi(),
+        landlock_abi: crate::sys::landlock::abi(),
         own_addresses: own_addresses(),
         trust,
         trust_covers,
@@ -150,12 +150,12 @@ fn trees(project: &Project, git_outside: &[PathBuf], grants: &[Grant], settings:
     Ok(trees)
 }
 
-fn need(need: &SystemMount) -> FileRule {
+fn needed(need: &SystemMount, why: &str) -> FileRule {
     let (source, shape) = match &need.kind {
         MountKind::Bind => (Source::Host(need.source.clone()), shape(&need.source)),
         MountKind::Symlink(target) => (Source::Symlink(target.clone()), Shape::File),
     };
-    rule(&need.dest, source, shape, "the command needs it to start")
+    rule(&need.dest, source, shape, why)
 }
 
 fn shown(path: &Path, why: &str) -> FileRule {

@@ -69,6 +69,8 @@ fn prepare_and_exec(door: &mut Door, order: File) -> Result<std::convert::Infall
     door.announce()?;
     let spec = read(order)?;
     door.wait_for_leave()?;
+    // Not before: the directory may lie on a mount that was made while the door was held.
+    rustix::process::chdir(spec.cwd.as_slice()).map_err(|error| failed("the current directory", error))?;
     limits::take_terminal(spec.terminal)?;
     limits::apply(&spec.rlimits, spec.umask)?;
     fence::raise(&spec.landlock)?;

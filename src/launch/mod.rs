@@ -1,4 +1,7 @@
 //! Effects: the only room that starts, mounts and listens.
 
+pub mod keeper;
 pub mod protocol;
+pub mod start;
+pub mod store;
 pub mod warden;

@@ -97,8 +97,13 @@ pub enum Reply {
     },
     /// The command was executed.
     Started,
-    /// It could not be: the errno.
-    ExecFailed(i32),
+    /// It could not be.
+    NotExecuted {
+        /// The errno of `execve(2)`.
+        errno: i32,
+        /// Whether the program is there.
+        found: bool,
+    },
     /// The listener that was asked for is the descriptor, if it could be made.
     Bound(SocketAddrV4, bool),
     /// The jail has ended and nothing of it is left: bubblewrap's exit status.

@@ -1,9 +1,11 @@
 //! The loop that runs while the command does: the doors, the terminal, signals, the warden.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::egress::{BoxFuture, Doors, LateBind, Observer, serve};
 use crate::error::{Error, Kind, Result};
+use crate::plan::inner::StageReport;
 use crate::plan::{NetworkPlan, Plan};
 use crate::terminal::Relay;
 
@@ -65,7 +68,7 @@ pub fn attend(keeper: &Keeper, plan: &Plan, held: Held, relay: Option<&Relay>, h
                     }
                     match reply {
                         Reply::Started => {}
-                        Reply::ExecFailed(errno) => return Err(exec_failed(plan, errno)),
+                        Reply::NotExecuted { errno, found } => return Err(not_executed(plan, &StageReport::NotExecuted { errno, found })),
                         Reply::Failed { what, why } => return Err(Error::new(Kind::Setup, what).because(why)),
                         Reply::Bound(_, made) => {
                             if let Some(sender) = binding.pop_front() {
@@ -208,16 +211,13 @@ fn more(keeper: &Keeper) -> bool {
     matches!(rustix::event::poll(&mut polled, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
 }
 
-fn exec_failed(plan: &Plan, errno: i32) -> Error {
-    use std::os::unix::ffi::OsStrExt;
-    let program = std::path::Path::new(std::ffi::OsStr::from_bytes(&plan.inner.program)).display().to_string();
-    let program = crate::sanitize::escape(&program).to_string();
-    match errno {
-        libc::ENOENT => Error::new(Kind::NotFound, format!("cannot start {program}"))
-            .because("it, or the interpreter that it names, does not exist in the jail")
-            .hint("give its directory with --ro PATH"),
-        libc::ENOEXEC => Error::new(Kind::NotExecutable, format!("cannot start {program}")).because("it is neither a program for this machine nor a script with a #! line"),
-        errno => Error::new(Kind::NotExecutable, format!("cannot start {program}")).because(io::Error::from_raw_os_error(errno)),
+fn not_executed(plan: &Plan, report: &StageReport) -> Error {
+    let program = crate::sanitize::escape(OsStr::from_bytes(&plan.inner.program)).to_string();
+    let kind = if report.exit_code() == 127 { Kind::NotFound } else { Kind::NotExecutable };
+    let error = Error::new(kind, format!("cannot start {program}")).because(report.why());
+    match report {
+        StageReport::NotExecuted { errno: libc::ENOENT, .. } => error.hint("show its directory to the jail with --ro PATH"),
+        _ => error,
     }
 }
 

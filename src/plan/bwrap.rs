@@ -77,7 +77,7 @@ pub fn arguments(plan: &Plan, numbers: &Numbers) -> Vec<OsString> {
             BwrapOp::RemountReadOnly(dest) => push(&[OsStr::new("--remount-ro"), dest.as_os_str()]),
         }
     }
-    arguments.extend(["--seccomp".into(), numbers.seccomp.0.to_string().into(), "--chdir".into(), plan.cwd.clone().into_os_string()]);
+    arguments.extend(["--seccomp".into(), numbers.seccomp.0.to_string().into(), "--chdir".into(), "/".into()]);
     arguments
 }
 

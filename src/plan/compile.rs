@@ -9,6 +9,7 @@ use crate::host::system::MountKind;
 use crate::plan::inner::{InnerLandlock, InnerSpec, InnerTerminal, Resource, Rlimit};
 use crate::plan::mounts::{Mounts, STAGING, writable};
 use crate::plan::operation::{Access, BindSource, BwrapOp};
+use crate::plan::seccomp::Arch;
 use crate::plan::{CgroupLimits, NetworkPlan, Plan, seccomp};
 use crate::policy::{NetworkRule, Policy, Trust};
 
@@ -26,6 +27,8 @@ pub struct Context {
     pub program: PathBuf,
     /// ai-jail's data directory.
     pub store: PathBuf,
+    /// The architecture of this machine.
+    pub arch: Arch,
     /// Whether the jail gets a controlling terminal.
     pub terminal: InnerTerminal,
     /// The umask of the launcher.
@@ -57,9 +60,8 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
         staging: STAGING.into(),
         stage: STAGE.into(),
         inner: inner(policy, context),
-        seccomp: seccomp::program(policy.debuggers)?,
+        seccomp: seccomp::program(context.arch, policy.debuggers)?,
         environment: policy.environment.iter().map(|(name, value)| (name.clone(), value.value.clone())).collect(),
-        cwd: policy.cwd.clone(),
         store: mounts.store,
         cgroup: cgroup(policy),
         time: policy.limits.time_seconds.as_ref().map(|seconds| Duration::from_secs(seconds.value)),
@@ -107,6 +109,7 @@ fn inner(policy: &Policy, context: &Context) -> InnerSpec {
     InnerSpec {
         program: policy.program.as_os_str().as_bytes().to_vec(),
         argv: policy.argv.iter().map(|argument| argument.as_bytes().to_vec()).collect(),
+        cwd: policy.cwd.as_os_str().as_bytes().to_vec(),
         terminal: context.terminal,
         rlimits,
         landlock: match policy.landlock_abi {

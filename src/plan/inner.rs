@@ -15,6 +15,8 @@ pub struct InnerSpec {
     pub program: Vec<u8>,
     /// The arguments with the zeroth, raw bytes.
     pub argv: Vec<Vec<u8>>,
+    /// The current directory in the jail, raw bytes.
+    pub cwd: Vec<u8>,
     /// What becomes of the terminal.
     pub terminal: InnerTerminal,
     /// Resource limits, applied to the soft and the hard value alike.

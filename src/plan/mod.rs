@@ -40,8 +40,6 @@ pub struct Plan {
     pub seccomp: Vec<u8>,
     /// The whole environment of the jail.
     pub environment: Vec<(String, OsString)>,
-    /// The current directory of the command.
-    pub cwd: PathBuf,
     /// What is made in our own directories on the host before the launch.
     pub store: Vec<StoreOp>,
     /// Limits that need a cgroup.

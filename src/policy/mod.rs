@@ -20,6 +20,7 @@ use crate::host::agents::Agent;
 use crate::host::system::SystemMount;
 use crate::host::user::User;
 use crate::plan::operation::Access;
+use crate::plan::seccomp::Debuggers;
 
 use self::files::{FileRule, FileRules};
 use self::net::NetPolicy;
@@ -148,15 +149,6 @@ pub enum NetworkRule {
     Filtered(Arc<NetPolicy>),
     /// The host's network.
     DangerOpen,
-}
-
-/// Whether debuggers work among the jail's own processes (KERN-9).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Debuggers {
-    /// They do.
-    Allowed,
-    /// `ptrace` and its like are refused.
-    Refused,
 }
 
 /// The resolved policy.

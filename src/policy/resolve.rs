@@ -18,7 +18,9 @@ use super::files::{FileRule, FileRules, Shape, Source, Tree};
 use super::host_rule::HostPattern;
 use super::net::NetPolicy;
 use super::origin::{Origin, Sourced};
-use super::{Debuggers, Facts, Hidden, NetworkRule, Policy, ProtectedPath};
+use crate::plan::seccomp::Debuggers;
+
+use super::{Facts, Hidden, NetworkRule, Policy, ProtectedPath};
 
 /// Resolves everything. Pure: the same settings and facts give the same policy.
 ///

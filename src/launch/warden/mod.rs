@@ -19,6 +19,7 @@ use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
 
+use crate::plan::inner::StageReport;
 use crate::launch::protocol::{Order, Reply, Request, from_memfd, receive, send};
 
 use self::hold::Held;
@@ -147,21 +148,18 @@ fn attend(socket: BorrowedFd<'_>, mut held: Held, reaper: &mut Reaper) -> Result
     }
 }
 
-/// The door was closed by exec, or carries the reason why exec failed.
+/// The door was closed by exec, or carries the reason why there was none.
 fn report_exec(socket: BorrowedFd<'_>, door: BorrowedFd<'_>) -> Result<(), Failure> {
-    let mut bytes = [0; 1024];
+    let mut bytes = [0; StageReport::MAX_LEN];
     let length = rustix::io::read(door, &mut bytes)?;
-    match bytes[..length].split_first() {
-        None => send(socket, &Reply::Started, &[])?,
-        Some((b'e', errno)) => {
-            let errno = errno.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes));
-            send(socket, &Reply::ExecFailed(errno), &[])?;
-        }
-        Some((_, text)) => {
-            return Err(Failure::new("the jail could not be set up", String::from_utf8_lossy(text)));
-        }
+    if length == 0 {
+        return Ok(send(socket, &Reply::Started, &[])?);
     }
-    Ok(())
+    match StageReport::decode(&bytes[..length]) {
+        Some(StageReport::NotExecuted { errno, found }) => Ok(send(socket, &Reply::NotExecuted { errno, found }, &[])?),
+        Some(StageReport::NotPrepared(why)) => Err(Failure::new("the jail could not be set up", why)),
+        None => Err(Failure::new("the jail could not be set up", "the in-jail stage said something else")),
+    }
 }
 
 /// Signals the command's process group, which the in-jail stage made, or the command alone while it has none.

@@ -44,8 +44,8 @@ pub(super) fn finish(
     for operation in operations {
         match operation {
             DoorOp::Verify { path, source } => verify(path, sources.get(*source))?,
-            DoorOp::Place { staged, root, below, missing } => {
-                place(staged, &Place { root, below }, *missing, &mut notes)?
+            DoorOp::Place { staged, root, below, missing, access } => {
+                place(staged, &Place { root, below }, *missing, *access, &mut notes)?
             }
             DoorOp::Pin { root, below, access } => pin(&Place { root, below }, *access)?,
             DoorOp::Hide { root, below } => hide(&Place { root, below }, &empty)?,

@@ -1,0 +1,162 @@
+//! The text and the JSON of `--dry-run`: every rule with the place it came from, and every operation in order.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::plan::operation::{Access, BwrapOp, DoorOp};
+use crate::plan::{NetworkPlan, Plan};
+use crate::policy::files::{FileRule, Source};
+use crate::policy::{NetworkRule, Policy};
+use crate::sanitize::escape;
+
+/// The plan for people.
+pub fn text(policy: &Policy, plan: &Plan) -> String {
+    let mut out = String::new();
+    let command: Vec<String> = policy.argv.iter().map(|argument| escape(argument.as_os_str()).to_string()).collect();
+    line(&mut out, "command", &format!("{} ({})", command.join(" "), path(&policy.program)));
+    line(&mut out, "profile", &format!("{} ({})", word(&policy.profile.value), policy.profile.origin));
+    line(&mut out, "agent", policy.agent.as_deref().unwrap_or("none"));
+    line(&mut out, "project", &path(&policy.project));
+    line(&mut out, "directory", &path(&policy.cwd));
+    line(&mut out, "home", &format!("{} ({}, {})", path(&policy.home), word(&policy.home_mode.value), policy.home_mode.origin));
+    out.push_str("\nfiles:\n");
+    for rule in policy.files.iter() {
+        let _ = writeln!(out, "  {} {}  {}  ({})", access(rule.access), path(&rule.dest), source(rule), rule.origin);
+    }
+    let _ = writeln!(out, "  ro {} entries of the system", policy.system.len());
+    if !policy.protected.is_empty() {
+        out.push_str("\nprotected (read-only; pinned: cannot be renamed or removed):\n");
+        for held in &policy.protected {
+            let how = match held.access {
+                Access::ReadOnly => "ro    ",
+                Access::Writable => "pinned",
+            };
+            let _ = writeln!(out, "  {how} {}  ({})", path(&held.root.join(&held.below)), held.reason);
+        }
+    }
+    for hidden in &policy.hidden {
+        let _ = writeln!(out, "  hidden {}  ({})", path(&hidden.root.join(&hidden.below)), hidden.reason);
+    }
+    out.push_str("\nenvironment:\n");
+    for (name, value) in &policy.environment {
+        let _ = writeln!(out, "  {name}  ({})", value.origin);
+    }
+    out.push_str("\nnetwork:\n");
+    network(&mut out, &policy.network);
+    out.push_str("\nkernel:\n");
+    let landlock = policy.landlock_abi.map_or("unavailable".to_owned(), |abi| format!("ABI {abi}"));
+    let _ = writeln!(out, "  Landlock {landlock}; seccomp {} instructions; debuggers {:?}", plan.seccomp.len() / 8, policy.debuggers);
+    out.push_str("\noperations of bubblewrap:\n");
+    for operation in &plan.operations {
+        let _ = writeln!(out, "  {}", bwrap(operation));
+    }
+    out.push_str("\noperations at the held door:\n");
+    for operation in &plan.door {
+        let _ = writeln!(out, "  {}", door(operation));
+    }
+    out
+}
+
+/// The plan for programs.
+pub fn json(policy: &Policy, plan: &Plan) -> Value {
+    json!({
+        "command": policy.argv.iter().map(|argument| argument.to_string_lossy()).collect::<Vec<_>>(),
+        "program": policy.program.to_string_lossy(),
+        "profile": policy.profile,
+        "agent": policy.agent,
+        "project": policy.project.to_string_lossy(),
+        "directory": policy.cwd.to_string_lossy(),
+        "home": { "path": policy.home.to_string_lossy(), "mode": policy.home_mode },
+        "files": policy.files.iter().map(|rule| json!({
+            "path": rule.dest.to_string_lossy(), "source": source(rule), "access": rule.access, "origin": rule.origin,
+        })).collect::<Vec<_>>(),
+        "protected": policy.protected.iter().map(|held| json!({
+            "path": held.root.join(&held.below).to_string_lossy(), "access": held.access, "reason": held.reason,
+        })).collect::<Vec<_>>(),
+        "environment": policy.environment.iter().map(|(name, value)| json!({ "name": name, "origin": value.origin })).collect::<Vec<_>>(),
+        "network": match &policy.network {
+            NetworkRule::Off => json!({ "mode": "off" }),
+            NetworkRule::DangerOpen => json!({ "mode": "open" }),
+            NetworkRule::Filtered(policy) => json!(**policy),
+        },
+        "landlock_abi": policy.landlock_abi,
+        "seccomp_instructions": plan.seccomp.len() / 8,
+        "network_namespace": !matches!(plan.network, NetworkPlan::DangerOpen),
+        "bubblewrap": plan.operations.iter().map(bwrap).collect::<Vec<_>>(),
+        "door": plan.door.iter().map(door).collect::<Vec<_>>(),
+        "warnings": policy.warnings,
+    })
+}
+
+fn line(out: &mut String, name: &str, value: &str) {
+    let _ = writeln!(out, "{name:<10} {value}");
+}
+
+fn network(out: &mut String, rule: &NetworkRule) {
+    let policy = match rule {
+        NetworkRule::Off => return out.push_str("  off\n"),
+        NetworkRule::DangerOpen => return out.push_str("  OPEN: everything that this machine reaches\n"),
+        NetworkRule::Filtered(policy) => policy,
+    };
+    for (verb, rules) in [("deny ", &policy.deny), ("allow", &policy.allow)] {
+        for rule in rules {
+            let _ = writeln!(out, "  {verb} {}  ({})", rule.value, rule.origin);
+        }
+    }
+    for (host, target) in &policy.resolve {
+        let port = target.value.port.map_or(String::new(), |port| format!(":{port}"));
+        let _ = writeln!(out, "  {host} is dialled at {}{port}  ({})", target.value.addr, target.origin);
+    }
+    out.push_str("  everything else is refused\n");
+}
+
+fn source(rule: &FileRule) -> String {
+    match &rule.source {
+        Source::Host(source) if *source == rule.dest => "as on the host".to_owned(),
+        Source::Host(source) => format!("from {}", path(source)),
+        Source::Store(place, _) => format!("ai-jail's own {}", path(place)),
+        Source::Tmpfs => "a tmpfs".to_owned(),
+        Source::Content(content) => format!("made, {} bytes", content.len()),
+        Source::Symlink(target) => format!("a symlink to {}", path(target)),
+    }
+}
+
+fn bwrap(operation: &BwrapOp) -> String {
+    match operation {
+        BwrapOp::Dir(dest) => format!("dir {}", path(dest)),
+        BwrapOp::Tmpfs(dest, mode) => format!("tmpfs {mode:04o} {}", path(dest)),
+        BwrapOp::Symlink { target, dest } => format!("symlink {} -> {}", path(dest), path(target)),
+        BwrapOp::Bind { source, dest, access: how } => format!("bind {} {} from {}", access(*how), path(dest), path(source.path())),
+        BwrapOp::File { content, dest } => format!("file {} ({} bytes)", path(dest), content.len()),
+        BwrapOp::Cover { content, dest } => format!("cover {} ({} bytes)", path(dest), content.len()),
+        BwrapOp::Proc(dest) => format!("proc {}", path(dest)),
+        BwrapOp::Dev(dest) => format!("dev {}", path(dest)),
+        BwrapOp::RemountReadOnly(dest) => format!("remount read-only {}", path(dest)),
+    }
+}
+
+fn door(operation: &DoorOp) -> String {
+    match operation {
+        DoorOp::Verify { path: place, .. } => format!("verify {}", path(place)),
+        DoorOp::Place { staged, root, below, access: how, .. } => format!("place {} {} from {}", access(*how), path(&root.join(below)), path(staged)),
+        DoorOp::Pin { root, below, access: how } => format!("pin {} {}", access(*how), path(&root.join(below))),
+        DoorOp::Hide { root, below } => format!("hide {}", path(&root.join(below))),
+    }
+}
+
+fn access(access: Access) -> &'static str {
+    match access {
+        Access::ReadOnly => "ro",
+        Access::Writable => "rw",
+    }
+}
+
+fn path(path: &Path) -> String {
+    escape(path.as_os_str()).to_string()
+}
+
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
