@@ -19,10 +19,16 @@ pub fn close_on_exec_above_stdio() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives every signal its default disposition, also those that the parent ignored (and SIGPIPE, which Rust ignores).
+/// Gives every signal its default disposition, also those that the parent ignored. The C library's own call leaves out the two
+/// signals that it keeps for itself, and its `posix_spawn` starts programs with just these ignored; so the kernel is asked.
 pub fn reset_signal_dispositions() {
-    for signal in 1..=libc::SIGRTMAX() {
-        // SAFETY: SIG_DFL is no handler of ours. SIGKILL, SIGSTOP and the C library's own signals are refused, which changes nothing.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    // The kernel's `struct sigaction`, of 32 bytes on x86_64 and aarch64: SIG_DFL, no flags, no restorer, an empty mask.
+    let default = [0_u64; 4];
+    let mask_size = size_of::<u64>();
+    for signal in 1..=64 {
+        let old = std::ptr::null_mut::<u64>();
+        // SAFETY: the kernel reads `default`, which is as large as it expects, and writes nothing. No handler of ours remains that
+        // something could rely on. SIGKILL and SIGSTOP are refused, which changes nothing.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), old, mask_size) };
     }
 }
