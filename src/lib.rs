@@ -15,6 +15,48 @@ pub mod launch;
 pub mod plan;
 pub mod policy;
 pub mod report;
+pub mod run;
 pub mod sanitize;
 pub mod sys;
 pub mod terminal;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use crate::cli::Invocation;
+use crate::error::Result;
+use crate::launch::keeper::WARDEN;
+use crate::plan::inner::STAGE;
+use crate::report::{Reporter, Verbosity};
+
+/// The program: reads the arguments, does what they say, and returns the exit status.
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    // Two stages of a launch are this program again, told by a hidden first argument; their descriptors are inherited.
+    match arguments.get(1).and_then(|argument| argument.to_str()) {
+        Some(WARDEN) => return launch::warden::main(&arguments[2..]),
+        Some(STAGE) => return ExitCode::from(inner::run(&arguments[2..])),
+        _ => {}
+    }
+    if let Err(error) = sys::descriptor::close_foreign() {
+        return fail(&error::Error::new(error::Kind::Setup, "cannot close inherited descriptors").because(error));
+    }
+    match cli::parse(arguments).and_then(act) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => fail(&error),
+    }
+}
+
+fn act(invocation: Invocation) -> Result<u8> {
+    match invocation {
+        Invocation::Run(arguments) => run::run(&arguments),
+        Invocation::Doctor(arguments) => run::doctor(&arguments),
+        Invocation::Explain(arguments) => run::explain(&arguments),
+        Invocation::Completions(arguments) => report::output(&arguments.script()),
+        Invocation::Print(text) => report::output(text.as_bytes()),
+    }
+}
+
+fn fail(error: &error::Error) -> ExitCode {
+    Reporter::new(Verbosity::Normal).error(error);
+    ExitCode::from(error.kind().exit_code())
+}

@@ -1,3 +1,7 @@
 //! The `ai-jail` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ai_jail::main(std::env::args_os().collect())
+}

@@ -6,6 +6,7 @@ pub mod inner;
 pub mod mounts;
 pub mod operation;
 pub mod seccomp;
+pub mod show;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

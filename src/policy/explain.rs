@@ -96,7 +96,7 @@ fn explain_host(policy: &Policy, question: &str) -> Answer {
         NetworkRule::DangerOpen => return answer("allowed", "the network is open".to_owned(), None),
         NetworkRule::Filtered(net) => net,
     };
-    let authority = Authority::parse(question).or_else(|_| Authority::parse(&format!("{question}:443")));
+    let authority = Authority::parse(question.as_bytes()).or_else(|_| Authority::parse(format!("{question}:443").as_bytes()));
     let target = match authority {
         Ok(target) => target,
         Err(error) => return answer("denied", error.to_string(), None),

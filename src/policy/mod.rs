@@ -1,6 +1,7 @@
 //! Pure: what is allowed, and where each rule came from.
 
 pub mod env;
+pub mod explain;
 pub mod files;
 pub mod address;
 pub mod authority;

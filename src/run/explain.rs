@@ -1,0 +1,58 @@
+//! `ai-jail explain`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::cli::ExplainArgs;
+use crate::error::{Error, Kind, Result};
+use crate::plan::show;
+use crate::policy::explain::{Answer, explain as answer, is_path};
+use crate::report;
+use crate::sanitize::escape;
+
+use super::prepare::{Prepared, Request, prepare};
+
+/// The command whose run is explained when none is named: it is on every machine and no agent.
+const ANY_COMMAND: &str = "sh";
+
+/// Answers, or shows the whole policy. Returns the exit status: 0, also for what is denied.
+pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
+    let any = [OsString::from(ANY_COMMAND)];
+    let command = if arguments.command.is_empty() { &any[..] } else { &arguments.command };
+    let prepared = prepare(&Request { options: &arguments.options, command })?;
+    if arguments.targets.is_empty() {
+        let Prepared { policy, plan, .. } = &prepared;
+        return match arguments.json {
+            true => report::output(format!("{:#}\n", show::json(policy, plan)).as_bytes()),
+            false => report::output(show::text(policy, plan).as_bytes()),
+        };
+    }
+    let answers = arguments.targets.iter().map(|target| ask(&prepared, target)).collect::<Result<Vec<_>>>()?;
+    if arguments.json {
+        let json = serde_json::to_string_pretty(&answers).map_err(|error| Error::new(Kind::Setup, "cannot write JSON").because(error))?;
+        return report::output(format!("{json}\n").as_bytes());
+    }
+    report::output(answers.iter().map(line).collect::<String>().as_bytes())
+}
+
+fn ask(prepared: &Prepared, target: &OsString) -> Result<Answer> {
+    let text = target.to_string_lossy();
+    if !is_path(&text) {
+        return Ok(answer(&prepared.policy, &text, None));
+    }
+    let path = match text.strip_prefix("~/") {
+        Some(below) => prepared.policy.home.join(below),
+        None => std::path::absolute(target).map_err(|error| Error::new(Kind::Usage, format!("{} is no path", escape(target.as_os_str()))).because(error))?,
+    };
+    // A path inside is what it is outside, without the symlinks that lead there.
+    let resolved: PathBuf = match (path.parent().and_then(|parent| parent.canonicalize().ok()), path.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        _ => path,
+    };
+    Ok(answer(&prepared.policy, &text, Some(&resolved)))
+}
+
+fn line(answer: &Answer) -> String {
+    let hint = answer.hint.as_ref().map_or(String::new(), |hint| format!("; to change it: {hint}"));
+    format!("{}: {}; {}{}\n", escape(&*answer.asked), answer.verdict, escape(&*answer.because), escape(&*hint))
+}

@@ -1,0 +1,40 @@
+//! The subcommands: each is the way of its data through the rooms.
+
+mod doctor;
+mod explain;
+mod prepare;
+mod session;
+
+pub use self::doctor::doctor;
+pub use self::explain::explain;
+
+use crate::cli::RunArgs;
+use crate::error::{Error, Kind, Result};
+use crate::launch::keeper::Keeper;
+use crate::plan::show;
+use crate::report::{self, Reporter};
+
+use self::prepare::{Request, prepare};
+
+/// Runs the command in a jail, or shows with `--dry-run` what that would mean. Returns the exit status.
+pub fn run(arguments: &RunArgs) -> Result<u8> {
+    refuse_nesting()?;
+    // Started before anything is read, so that it is ready when the plan is.
+    let keeper = if arguments.dry_run { None } else { Some(Keeper::start()?) };
+    let prepared = prepare(&Request { options: &arguments.options, command: &arguments.command })?;
+    match keeper {
+        Some(keeper) => session::run(keeper, &prepared, &Reporter::new(arguments.loudness.verbosity())),
+        None if arguments.json => report::output(format!("{:#}\n", show::json(&prepared.policy, &prepared.plan)).as_bytes()),
+        None => report::output(show::text(&prepared.policy, &prepared.plan).as_bytes()),
+    }
+}
+
+/// A jail inside a jail would promise what it cannot keep.
+fn refuse_nesting() -> Result<()> {
+    if std::env::var_os("AI_JAIL").is_some() && std::path::Path::new("/run/ai-jail/about").exists() {
+        return Err(Error::new(Kind::Refused, "this is the inside of an ai-jail already")
+            .because("a jail cannot be built in a jail")
+            .hint("run the command as it is; /run/ai-jail/about says what is allowed here"));
+    }
+    Ok(())
+}

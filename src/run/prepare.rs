@@ -1,0 +1,88 @@
+//! From what was typed to a plan.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::cli::RunOptions;
+use crate::config::command_line::EnvScalars;
+use crate::config::layers::{Paths, load};
+use crate::config::merge::{Layers, merge};
+use crate::error::{Error, Kind, Result};
+use crate::host::Host;
+use crate::host::bwrap::Bwrap;
+use crate::host::command::Command;
+use crate::host::project::Project;
+use crate::host::survey::survey;
+use crate::plan::Plan;
+use crate::plan::compile::{Context, compile};
+use crate::plan::inner::InnerTerminal;
+use crate::plan::seccomp::Arch;
+use crate::policy::{Policy, resolve};
+use crate::terminal::{Stream, Streams};
+
+/// The managed policy of this machine.
+const MANAGED: &str = "/etc/ai-jail/managed.toml";
+
+/// What is to be run, and under which options.
+pub(super) struct Request<'a> {
+    pub(super) options: &'a RunOptions,
+    pub(super) command: &'a [OsString],
+}
+
+/// A policy and its plan, and where our own things are.
+pub(super) struct Prepared {
+    pub(super) policy: Policy,
+    pub(super) plan: Plan,
+    pub(super) streams: Streams,
+    /// `$XDG_DATA_HOME/ai-jail`.
+    pub(super) data: PathBuf,
+    /// `$XDG_STATE_HOME/ai-jail/log`.
+    pub(super) log: PathBuf,
+}
+
+/// Reads the machine and the configuration, resolves the policy, compiles the plan. Changes nothing.
+pub(super) fn prepare(request: &Request<'_>) -> Result<Prepared> {
+    let host = Host::read()?;
+    let cwd = host.cwd.clone().unwrap_or_else(|| PathBuf::from("/"));
+    let named = request.options.project.as_deref();
+    let project = Project::find(&host, named)?;
+    let Some((program, _)) = request.command.split_first() else {
+        return Err(Error::new(Kind::Usage, "no command was given"));
+    };
+    let command = Command::find(&host, &project.root, program)?;
+    let scalars = EnvScalars::read(|name| host.environment.var(name).map(OsString::from))?;
+    let user_file = host.xdg("XDG_CONFIG_HOME", ".config").join("ai-jail/config.toml");
+    let paths = Paths { user: Some(&user_file), project: Some(&project.root), managed: Path::new(MANAGED), home: &host.user.home };
+    let files = load(&paths, request.options, &scalars)?;
+    let settings = merge(&Layers {
+        options: request.options,
+        env: &scalars,
+        files: &files,
+        agent: command.agent.as_ref().map(|name| name.0.as_str()),
+        command: Path::new(program).file_name().and_then(|name| name.to_str()),
+        cwd: &cwd,
+        home: &host.user.home,
+    })?;
+    let mut warnings = Vec::new();
+    let facts = survey(&host, &settings, &project, &command, request.command.to_vec(), &mut warnings)?;
+    let mut policy = resolve(&settings, &facts)?;
+    policy.warnings.splice(0..0, warnings);
+    let streams = Streams::detect();
+    let any_terminal = [streams.stdin, streams.stdout, streams.stderr].contains(&Stream::Terminal);
+    let context = Context {
+        bwrap: Bwrap::find(&host.environment.path_entries())?.path,
+        program: own_program()?,
+        store: host.xdg("XDG_DATA_HOME", ".local/share").join("ai-jail"),
+        arch: Arch::native().ok_or_else(|| {
+            Error::new(Kind::Machine, format!("{} is not supported", std::env::consts::ARCH)).because("the table of system calls knows x86_64 and aarch64")
+        })?,
+        terminal: if any_terminal { InnerTerminal::Foreground } else { InnerTerminal::None },
+        umask: crate::sys::process::umask(),
+    };
+    let plan = compile(&policy, &context)?;
+    Ok(Prepared { policy, plan, streams, data: context.store, log: host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail/log") })
+}
+
+fn own_program() -> Result<PathBuf> {
+    std::env::current_exe().map_err(|error| Error::new(Kind::Setup, "cannot find ai-jail's own program").because(error).hint("is /proc mounted?"))
+}

@@ -1,0 +1,178 @@
+//! One session: the jail is held, recorded, started, attended, and what happened is said.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use time::OffsetDateTime;
+
+use crate::audit::counters::Counters;
+use crate::audit::event::{self, Event};
+use crate::audit::log::{Log, SessionId};
+use crate::config::settings::NetworkMode;
+use crate::egress::{NetEvent, Observer};
+use crate::error::{Error, Result};
+use crate::launch::keeper::Keeper;
+use crate::launch::start::start;
+use crate::launch::supervisor::{End, attend};
+use crate::policy::{NetworkRule, Policy};
+use crate::report::Reporter;
+use crate::terminal::{Classes, Terminal};
+
+use super::prepare::Prepared;
+
+/// Runs the prepared session. Returns the exit status.
+pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> Result<u8> {
+    let Prepared { policy, plan, streams, .. } = prepared;
+    for warning in &policy.warnings {
+        reporter.warn(warning);
+    }
+    let started = Instant::now();
+    let record = Arc::new(Record::open(prepared, reporter)?);
+    record.add(&Event::Start(start_record(policy, prepared)));
+    let terminal = Terminal::open(streams, Classes::default())?;
+    let held = match start(&keeper, plan, &prepared.data, streams, terminal.as_ref()) {
+        Ok(held) => held,
+        Err(error) => {
+            record.end(event::Exit::Failed, started);
+            return Err(error);
+        }
+    };
+    for note in &held.notes {
+        reporter.warn(note);
+        record.add(&Event::Note(event::Note { kind: event::NoteKind::Mount, path: None, text: note.clone() }));
+    }
+    reporter.start_line(&start_line(policy));
+    let attended = attend(&keeper, plan, held, terminal, Arc::clone(&record) as Arc<dyn Observer>);
+    // Nothing of the jail is left when the warden is gone.
+    drop(keeper);
+    let (end, drops) = match attended {
+        Ok(attended) => attended,
+        Err(error) => {
+            record.end(event::Exit::Failed, started);
+            return Err(error);
+        }
+    };
+    if drops.total() > 0 {
+        let dropped: BTreeMap<String, u64> = drops.iter().filter(|(_, count)| *count > 0).map(|(class, count)| (class.name().to_owned(), count)).collect();
+        record.add(&Event::Terminal(event::TerminalDrops { dropped }));
+    }
+    let (status, exit) = match end {
+        End::Status(status) if status > 128 => (status, event::Exit::Signal(status - 128)),
+        End::Status(status) => (status, event::Exit::Status(u8::try_from(status).unwrap_or(u8::MAX))),
+        End::TimedOut => {
+            record.add(&Event::Note(event::Note { kind: event::NoteKind::Limit, path: None, text: "the time limit ended the jail".to_owned() }));
+            (124, event::Exit::Failed)
+        }
+    };
+    let mut summary = record.end(exit, started);
+    if end == End::TimedOut {
+        summary.insert(0, "the time limit was reached and the jail was ended (exit status 124)".to_owned());
+    }
+    if policy.settings.summary.value && !summary.is_empty() {
+        reporter.summary(&summary);
+    }
+    Ok(u8::try_from(status).unwrap_or(u8::MAX))
+}
+
+/// The log and the counters of one session; the doors report to it.
+struct Record {
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    log: Option<Log>,
+    counters: Counters,
+    /// Why the log could not be written, to be said once.
+    broken: Option<Error>,
+}
+
+impl Record {
+    /// Opens the log. One that cannot be written stops the launch when the policy says so, else it is one warning.
+    fn open(prepared: &Prepared, reporter: &Reporter) -> Result<Self> {
+        let session = SessionId::new(OffsetDateTime::now_utc(), std::process::id());
+        let log = match Log::open(&prepared.log, session) {
+            Ok(log) => Some(log),
+            Err(error) if prepared.policy.settings.log_required.value => return Err(error.hint("log.required is set, so nothing runs without a log")),
+            Err(error) => {
+                reporter.warn(&format!("{error}; this session is not recorded"));
+                None
+            }
+        };
+        Ok(Self { inner: Mutex::new(Inner { log, counters: Counters::default(), broken: None }) })
+    }
+
+    fn add(&self, event: &Event) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.counters.count(event);
+        if let Some(log) = &mut inner.log {
+            if let Err(error) = log.record(event) {
+                inner.log = None;
+                inner.broken = Some(error);
+            }
+        }
+    }
+
+    /// Writes the last record and returns the lines of the summary.
+    fn end(&self, exit: event::Exit, started: Instant) -> Vec<String> {
+        let totals = self.inner.lock().unwrap_or_else(PoisonError::into_inner).counters.totals();
+        let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.add(&Event::End(event::End { exit, duration_ms, totals }));
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = inner.counters.summary();
+        let finished = inner.log.take().map_or(Ok(()), Log::finish);
+        if let Some(error) = inner.broken.take().or(finished.err()) {
+            lines.insert(0, format!("{error}; the log of this session is not complete"));
+        }
+        lines
+    }
+}
+
+impl Observer for Record {
+    fn decided(&self, event: NetEvent) {
+        if let Some(decision) = event.into_record() {
+            self.add(&Event::Net(decision));
+        }
+    }
+}
+
+fn start_record(policy: &Policy, prepared: &Prepared) -> event::Start {
+    let (network, hosts) = match &policy.network {
+        NetworkRule::Off => (NetworkMode::Off, 0),
+        NetworkRule::Filtered(net) => (NetworkMode::Filtered, net.allow.len()),
+        NetworkRule::DangerOpen => (NetworkMode::Open, 0),
+    };
+    event::Start {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        profile: policy.profile.value,
+        project: policy.project.to_string_lossy().into_owned(),
+        command: policy.program.to_string_lossy().into_owned(),
+        network,
+        hosts,
+        home: policy.home_mode.value,
+        state: policy.settings.state.value,
+        protections: event::Protections {
+            landlock_abi: policy.landlock_abi,
+            seccomp: true,
+            userns_disabled: true,
+            bwrap: prepared.plan.bwrap.to_string_lossy().into_owned(),
+        },
+    }
+}
+
+/// One line that says what is in force.
+fn start_line(policy: &Policy) -> String {
+    let profile = serde_json::to_value(policy.profile.value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+    let network = match &policy.network {
+        NetworkRule::Off => "off".to_owned(),
+        NetworkRule::DangerOpen => "OPEN".to_owned(),
+        NetworkRule::Filtered(net) => match net.allow.len() {
+            0 => "no host allowed".to_owned(),
+            1 => "1 host".to_owned(),
+            count => format!("{count} hosts"),
+        },
+    };
+    let landlock = policy.landlock_abi.map_or("no Landlock".to_owned(), |abi| format!("Landlock ABI {abi}"));
+    let held = policy.protected.len();
+    format!("profile {profile}; network {network}; {held} protected paths; masked secrets none; {landlock}; seccomp")
+}
