@@ -108,10 +108,10 @@ pub struct RunOptions {
     #[arg(long, value_name = "HOST=ADDR[:PORT]", action = ArgAction::Append, help_heading = "Network")]
     pub resolve: Vec<String>,
     /// Set a variable, or pass on the one that is set here.
-    #[arg(long, value_name = "NAME[=VALUE]", action = ArgAction::Append, help_heading = "Environment")]
+    #[arg(long, value_name = "NAME[=VALUE]", action = ArgAction::Append, help_heading = "Variables")]
     pub env: Vec<OsString>,
     /// Which variables come along: a list of harmless ones, all but dangerous and secret ones, or none.
-    #[arg(long, value_name = "BASE", value_parser = word::<Inherit>(), help_heading = "Environment")]
+    #[arg(long, value_name = "BASE", value_parser = word::<Inherit>(), help_heading = "Variables")]
     pub inherit_env: Option<Inherit>,
     /// The profile to start from [default: workspace].
     #[arg(long, value_name = "NAME", value_parser = word::<Profile>(), help_heading = "Strictness")]
