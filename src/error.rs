@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::sanitize::escape;
+
 /// What went wrong, as far as the exit status is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -89,15 +91,15 @@ impl Error {
 }
 
 impl fmt::Display for Error {
-    /// "what; why; what to do", without the `ai-jail:` prefix, which `report` adds; a citation follows on lines of
-    /// its own.
+    /// "what; why; what to do" on one line, without the `ai-jail:` prefix, which `report` adds; a citation follows on
+    /// lines of its own. What came from outside is escaped, so that it cannot begin a line of its own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
+        write!(f, "{}", escape(&self.what))?;
         if let Some(why) = &self.why {
-            write!(f, "; {why}")?;
+            write!(f, "; {}", escape(why))?;
         }
         for hint in &self.hints {
-            write!(f, "; {hint}")?;
+            write!(f, "; {}", escape(hint))?;
         }
         if let Some(citation) = &self.citation {
             write!(f, "\n{citation}")?;

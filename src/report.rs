@@ -35,27 +35,27 @@ impl Reporter {
         Self { verbosity }
     }
 
-    /// Says an error. It is shown at every verbosity.
+    /// Says an error. It is shown at every verbosity. A citation of a file follows on lines without the prefix.
     pub fn error(&self, error: &Error) {
-        put(&prefixed(&error.to_string()));
+        put(&error_text(error));
     }
 
     /// Says a warning. It is shown at every verbosity: a warning is about what is weaker than it looks.
     pub fn warn(&self, text: &str) {
-        put(&prefixed(&format!("warning: {text}")));
+        put(&line(&format!("warning: {text}")));
     }
 
     /// Says what is in force, at start. `-q` drops it.
     pub fn start_line(&self, text: &str) {
         if self.verbosity >= Verbosity::Normal {
-            put(&prefixed(text));
+            put(&line(text));
         }
     }
 
     /// Says a detail, with `-v` only.
     pub fn detail(&self, text: &str) {
         if self.verbosity >= Verbosity::Verbose {
-            put(&prefixed(text));
+            put(&line(text));
         }
     }
 
@@ -71,23 +71,26 @@ fn put(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-fn prefixed(text: &str) -> String {
-    let mut out = String::from("ai-jail: ");
-    for line in text.lines() {
-        out.push_str(&escape(line).to_string());
-        out.push('\n');
+fn error_text(error: &Error) -> String {
+    let text = error.to_string();
+    let (first, citation) = text.split_once('\n').unwrap_or((&text, ""));
+    let mut out = line(first);
+    for cited in citation.lines() {
+        out.push_str(&format!("{}\n", escape(cited)));
     }
     out
 }
 
+/// One message is one line: a line break in it is shown, not made.
+fn line(text: &str) -> String {
+    format!("ai-jail: {}\n", escape(text))
+}
+
 fn summary_text(lines: &[String]) -> String {
     let shown = if lines.len() > SUMMARY_LINES { SUMMARY_LINES - 1 } else { lines.len() };
-    let mut out = String::new();
-    for line in &lines[..shown] {
-        out.push_str(&format!("ai-jail: {}\n", escape(line)));
-    }
+    let mut out: String = lines[..shown].iter().map(|text| line(text)).collect();
     if shown < lines.len() {
-        out.push_str(&format!("ai-jail: and {} more lines, see the log\n", lines.len() - shown));
+        out.push_str(&line(&format!("and {} more lines, see the log", lines.len() - shown)));
     }
     out
 }
@@ -102,16 +105,20 @@ mod tests {
         let error = Error::new(Kind::Config, "/c.toml:1:1: unknown key `x`")
             .hint("fix it")
             .citing("  1 | x\n    | ^");
-        assert_eq!(
-            prefixed(&error.to_string()),
-            "ai-jail: /c.toml:1:1: unknown key `x`; fix it\n  1 | x\n    | ^\n"
-        );
+        assert_eq!(error_text(&error), "ai-jail: /c.toml:1:1: unknown key `x`; fix it\n  1 | x\n    | ^\n");
     }
 
     #[test]
     fn an_escape_sequence_in_any_text_does_not_reach_the_terminal() {
-        assert_eq!(prefixed("a\x1b[2Jb"), "ai-jail: a\\x1b[2Jb\n");
+        assert_eq!(line("a\x1b[2Jb"), "ai-jail: a\\x1b[2Jb\n");
         assert_eq!(summary_text(&["a\nb\x07".to_owned()]), "ai-jail: a\\nb\\x07\n");
+    }
+
+    #[test]
+    fn a_line_break_in_a_name_does_not_forge_a_line() {
+        assert_eq!(line("cannot read /p/a\nb"), "ai-jail: cannot read /p/a\\nb\n");
+        let error = Error::new(Kind::Setup, "a\nb").because("c\r\nd").hint("e\u{2028}f");
+        assert_eq!(error_text(&error), "ai-jail: a\\nb; c\\r\\nd; e\\u{2028}f\n");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The documentation is kept true: what is generated from the command line's types is compared with what is in the
 //! tree. `UPDATE_DOCS=1 cargo test --test docs` writes it anew.
+#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::Path;

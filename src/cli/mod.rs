@@ -365,4 +365,16 @@ mod tests {
             assert!(script.contains("allow-host") && script.contains("doctor"), "{shell}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_words_make_the_parser_panic(words in proptest::collection::vec(
+            "(--)?(ro|rw|allow-host|network|explain|doctor|env|limit|json|-|x|off|=|\\PC{0,3}){1,2}", 0..6
+        )) {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            if let Ok(Invocation::Run(run)) = parsed(&words) {
+                assert!(!run.command.is_empty() && words.ends_with(&run.command.iter().map(|w| w.to_str().unwrap()).collect::<Vec<_>>()));
+            }
+        }
+    }
 }

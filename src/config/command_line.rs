@@ -261,35 +261,36 @@ mod tests {
 
     #[test]
     fn a_bad_value_names_its_option() {
-        let cases: Vec<(Box<dyn FnOnce(&mut RunOptions)>, &str)> = vec![
-            (Box::new(|o| o.ro = vec!["".into()]), "--ro cannot be ``; the path is empty"),
+        let none = RunOptions::default;
+        let cases = [
+            (RunOptions { ro: vec!["".into()], ..none() }, "--ro cannot be ``; the path is empty"),
             (
-                Box::new(|o| o.ro = vec!["/a:/b/../c".into()]),
+                RunOptions { ro: vec!["/a:/b/../c".into()], ..none() },
                 "--ro cannot be `/a:/b/../c`; the path inside cannot hold `..`",
             ),
             (
-                Box::new(|o| o.env = vec!["=x".into()]),
+                RunOptions { env: vec!["=x".into()], ..none() },
                 "--env cannot be `=x`; the name of a variable is not empty and holds no `=` and no NUL byte",
             ),
             (
-                Box::new(|o| o.resolve = vec!["h".into()]),
+                RunOptions { resolve: vec!["h".into()], ..none() },
                 "--resolve cannot be `h`; it takes HOST=ADDR or HOST=ADDR:PORT",
             ),
             (
-                Box::new(|o| o.limit = vec!["memry=1G".into()]),
+                RunOptions { limit: vec!["memry=1G".into()], ..none() },
                 "--limit cannot be `memry=1G`; a limit is one of memory, pids, cpu, files, time; did you mean `memory`?",
             ),
             (
-                Box::new(|o| o.limit = vec!["time=90".into()]),
+                RunOptions { limit: vec!["time=90".into()], ..none() },
                 "--limit cannot be `time=90`; time is numbers with d, h, m or s, for example 2h, 90s or 1h30m",
             ),
             (
-                Box::new(|o| o.limit = vec!["memory".into()]),
+                RunOptions { limit: vec!["memory".into()], ..none() },
                 "--limit cannot be `memory`; it takes KEY=VALUE; for example --limit memory=8G",
             ),
         ];
-        for (change, want) in cases {
-            assert_eq!(read(change).map(|_| ()).unwrap_err().to_string(), want);
+        for (options, want) in cases {
+            assert_eq!(read(|o| *o = options).map(|_| ()).unwrap_err().to_string(), want);
         }
         assert!(read(|o| o.allow_host = vec!["*.com".into()]).is_err());
         assert!(read(|o| o.deny_host = vec!["".into()]).is_err());

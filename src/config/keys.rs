@@ -119,7 +119,7 @@ mod tests {
     fn every_key_is_listed_once_and_its_table_exists() {
         for (at, key) in KEYS.iter().enumerate() {
             assert!(
-                key.table.is_empty() || TABLES.iter().any(|table| *table == (key.table, Availability::Here)),
+                key.table.is_empty() || TABLES.contains(&(key.table, Availability::Here)),
                 "{}.{}",
                 key.table,
                 key.name

@@ -373,18 +373,15 @@ fn lockdown_takes_hosts_variables_and_state_of_the_command_line_only() {
     .settings();
     assert_eq!((settings.allow.len(), settings.env.len()), (1, 1));
     assert_eq!((settings.network.value, settings.state.value), (NetworkMode::Filtered, StateMode::Jail));
-    let refused: [(fn(&mut RunOptions), &str); 5] = [
-        (|o| o.ro = vec!["/data".into()], "--ro /data"),
-        (|o| o.rw = vec!["/data".into()], "--rw /data"),
-        (|o| o.network = Some(NetworkMode::Open), "--network open"),
-        (|o| o.home = Some(HomeMode::Persistent), "--home persistent"),
-        (|o| o.inherit_env = Some(Inherit::All), "--inherit-env all"),
+    let lockdown = || options(|o| o.lockdown = true);
+    let refused = [
+        (RunOptions { ro: vec!["/data".into()], ..lockdown() }, "--ro /data"),
+        (RunOptions { rw: vec!["/data".into()], ..lockdown() }, "--rw /data"),
+        (RunOptions { network: Some(NetworkMode::Open), ..lockdown() }, "--network open"),
+        (RunOptions { home: Some(HomeMode::Persistent), ..lockdown() }, "--home persistent"),
+        (RunOptions { inherit_env: Some(Inherit::All), ..lockdown() }, "--inherit-env all"),
     ];
-    for (change, what) in refused {
-        let options = options(|o| {
-            o.lockdown = true;
-            change(o);
-        });
+    for (options, what) in refused {
         let error = Case { options, ..Case::default() }.merge().unwrap_err();
         assert_eq!(error.kind(), Kind::Refused);
         assert_eq!(

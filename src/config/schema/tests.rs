@@ -249,3 +249,19 @@ fn the_table_of_keys_and_the_reader_agree() {
         assert!(message.contains(want), "{message}");
     }
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in ".{0,200}") {
+        let _ = read(&text).map_err(|error| error.to_string());
+    }
+
+    #[test]
+    fn no_value_makes_a_key_panic(at in 0..KEYS.len(), value in "[\\[\\]{}\"'=,.0-9a-z%~/ \\-]{0,24}") {
+        let key = &KEYS[at];
+        let text = format!("[{}]\n{} = {value}", key.table, key.name);
+        let _ = read(&text).map_err(|error| error.to_string());
+        let quoted = format!("[{}]\n{} = [\"{value}\"]", key.table, key.name);
+        let _ = read(&quoted).map_err(|error| error.to_string());
+    }
+}
