@@ -48,13 +48,12 @@ pub struct RunArgs {
 
 /// How much is said on standard error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-#[command(next_help_heading = "Output")]
 pub struct Loudness {
     /// Say more.
-    #[arg(short, long, conflicts_with = "quiet")]
+    #[arg(short, long, conflicts_with = "quiet", help_heading = "Output")]
     pub verbose: bool,
     /// Say nothing at start.
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
 }
 
