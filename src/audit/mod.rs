@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod counters;
+pub mod directory;
 mod event;
 mod log;
 
@@ -9,4 +10,4 @@ pub use self::counters::Counters;
 pub use self::event::{
     Door, End, Event, Exit, NetDecision, Note, NoteKind, Protections, Start, TerminalDrops, Totals, Verdict,
 };
-pub use self::log::{Log, SessionId};
+pub use self::log::{Log, MAX_SESSION_BYTES, SessionId};
