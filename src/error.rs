@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::sanitize::escape;
+
 /// What went wrong, as far as the exit status is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -39,6 +41,7 @@ pub struct Error {
     what: String,
     why: Option<String>,
     hints: Vec<String>,
+    citation: Option<String>,
 }
 
 /// The result of everything that can fail with an error for the user.
@@ -47,7 +50,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error of `kind` that says `what` happened, for example "cannot read /etc/x".
     pub fn new(kind: Kind, what: impl Into<String>) -> Self {
-        Self { kind, what: what.into(), why: None, hints: Vec::new() }
+        Self { kind, what: what.into(), why: None, hints: Vec::new(), citation: None }
     }
 
     /// Adds the reason, for example the text of an errno.
@@ -61,6 +64,13 @@ impl Error {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
+        self
+    }
+
+    /// Adds the lines of a file that the error is about, underlined: they are shown below the sentence.
+    #[must_use]
+    pub fn citing(mut self, lines: impl Into<String>) -> Self {
+        self.citation = Some(lines.into());
         self
     }
 
@@ -81,14 +91,18 @@ impl Error {
 }
 
 impl fmt::Display for Error {
-    /// "what; why; what to do", without the `ai-jail:` prefix, which `report` adds.
+    /// "what; why; what to do" on one line, without the `ai-jail:` prefix, which `report` adds; a citation follows on
+    /// lines of its own. What came from outside is escaped, so that it cannot begin a line of its own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
+        write!(f, "{}", escape(&self.what))?;
         if let Some(why) = &self.why {
-            write!(f, "; {why}")?;
+            write!(f, "; {}", escape(why))?;
         }
         for hint in &self.hints {
-            write!(f, "; {hint}")?;
+            write!(f, "; {}", escape(hint))?;
+        }
+        if let Some(citation) = &self.citation {
+            write!(f, "\n{citation}")?;
         }
         Ok(())
     }

@@ -1,0 +1,165 @@
+//! What the summary at exit says: denied hosts, stripped sequences, guarded paths. Pure.
+
+use std::collections::BTreeMap;
+
+use super::event::{Event, Note, NoteKind, TerminalDrops, Totals, Verdict, bounded};
+
+/// Sums over a session.
+#[derive(Debug, Clone, Default)]
+pub struct Counters {
+    totals: Totals,
+    denied: BTreeMap<(String, u16), u64>,
+    stripped: BTreeMap<String, u64>,
+    guarded: Vec<String>,
+}
+
+impl Counters {
+    /// Counts an event.
+    pub fn count(&mut self, event: &Event) {
+        match event {
+            Event::Net(decision) if decision.verdict == Verdict::Allowed => {
+                self.totals.allowed += decision.count
+            }
+            Event::Net(decision) => {
+                self.totals.denied += decision.count;
+                let key = (bounded(&decision.host), decision.port);
+                // Beyond the bound a new host counts in the total only.
+                if self.denied.len() < MAX_HOSTS || self.denied.contains_key(&key) {
+                    *self.denied.entry(key).or_default() += decision.count;
+                }
+            }
+            Event::Terminal(TerminalDrops { dropped }) => {
+                for (class, count) in dropped {
+                    self.totals.stripped += count;
+                    *self.stripped.entry(class.clone()).or_default() += count;
+                }
+            }
+            Event::Note(Note { kind: NoteKind::Guard, text, .. }) => {
+                self.totals.guarded += 1;
+                if self.guarded.len() < MAX_HOSTS {
+                    self.guarded.push(bounded(text));
+                }
+            }
+            Event::Start(_) | Event::Note(_) | Event::End(_) => {}
+        }
+    }
+
+    /// The sums for the end record.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The lines of the summary, most important first; empty when nothing was denied, stripped or guarded.
+    pub fn summary(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        match self.guarded.as_slice() {
+            [] => {}
+            [only] => lines.push(only.clone()),
+            [first, ..] => lines.push(format!("{first}; and {} more, see the log", self.totals.guarded - 1)),
+        }
+        if self.totals.denied > 0 {
+            let hosts =
+                most(self.denied.iter().map(|((host, port), count)| (format!("{host}:{port}"), *count)));
+            lines.push(format!(
+                "denied {}: {hosts}; allow one with --allow-host",
+                times(self.totals.denied, "connection")
+            ));
+        }
+        if self.totals.stripped > 0 {
+            let classes = most(self.stripped.iter().map(|(class, count)| (class.clone(), *count)));
+            lines.push(format!("stripped {}: {classes}", times(self.totals.stripped, "terminal sequence")));
+        }
+        lines
+    }
+}
+
+/// The most frequent ones, with their counts.
+fn most(counts: impl Iterator<Item = (String, u64)>) -> String {
+    let mut counts: Vec<(String, u64)> = counts.collect();
+    counts.sort_by(|(a_name, a), (b_name, b)| b.cmp(a).then_with(|| a_name.cmp(b_name)));
+    let shown: Vec<String> =
+        counts.iter().take(SHOWN).map(|(name, count)| format!("{name} ({count})")).collect();
+    match counts.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+fn times(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+const SHOWN: usize = 5;
+
+const MAX_HOSTS: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::event::{Door, NetDecision};
+
+    fn net(host: &str, verdict: Verdict, count: u64) -> Event {
+        Event::Net(NetDecision {
+            door: Door::Http,
+            host: host.to_owned(),
+            port: 443,
+            verdict,
+            rule: None,
+            origin: None,
+            reason: None,
+            count,
+        })
+    }
+
+    fn summary(events: &[Event]) -> Vec<String> {
+        let mut counters = Counters::default();
+        events.iter().for_each(|event| counters.count(event));
+        counters.summary()
+    }
+
+    #[test]
+    fn nothing_to_say_is_no_line() {
+        assert!(summary(&[net("a.example", Verdict::Allowed, 5)]).is_empty());
+    }
+
+    #[test]
+    fn the_most_denied_hosts_come_first() {
+        let mut events: Vec<Event> =
+            (1..=7).map(|n| net(&format!("h{n}.example"), Verdict::Denied, n)).collect();
+        events.push(net("h1.example", Verdict::Denied, 100));
+        assert_eq!(
+            summary(&events),
+            ["denied 128 connections: h1.example:443 (101), h7.example:443 (7), h6.example:443 (6), \
+                 h5.example:443 (5), h4.example:443 (4) and 2 more; allow one with --allow-host"]
+        );
+        assert_eq!(
+            summary(&[net("a.example", Verdict::Denied, 1)]),
+            ["denied 1 connection: a.example:443 (1); allow one with --allow-host"]
+        );
+    }
+
+    #[test]
+    fn every_class_has_its_line() {
+        let drops =
+            TerminalDrops { dropped: BTreeMap::from([("clipboard".to_owned(), 3), ("query".to_owned(), 1)]) };
+        let guard =
+            |text: &str| Event::Note(Note { kind: NoteKind::Guard, path: None, text: text.to_owned() });
+        assert_eq!(
+            summary(&[Event::Terminal(drops), guard("held back .vscode"), guard("held back .envrc")]),
+            [
+                "held back .vscode; and 1 more, see the log",
+                "stripped 4 terminal sequences: clipboard (3), query (1)"
+            ]
+        );
+    }
+
+    #[test]
+    fn hosts_beyond_the_bound_still_count() {
+        let events: Vec<Event> =
+            (0..5_000).map(|n| net(&format!("{n}.example"), Verdict::Denied, 1)).collect();
+        assert!(summary(&events)[0].starts_with("denied 5000 connections: "));
+        let mut counters = Counters::default();
+        events.iter().for_each(|event| counters.count(event));
+        assert_eq!(counters.denied.len(), MAX_HOSTS);
+    }
+}

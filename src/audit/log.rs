@@ -1,0 +1,189 @@
+//! Writing the log: one file per session, JSON Lines, each line chained to the one before it.
+
+use std::fmt;
+use std::fs::{File, Permissions};
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::aggregate::Aggregator;
+use super::directory::{EXTENSION, private_directory, remove_oldest};
+use super::event::{Event, NetDecision, Note, NoteKind};
+use crate::error::{Error, Kind, Result};
+use crate::sanitize::escape;
+
+/// The name of a session: its start and the launcher's process. Names sort by time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionId(String);
+
+impl SessionId {
+    /// A name for the session that process `pid` starts at `now` (UTC).
+    pub fn new(now: OffsetDateTime, pid: u32) -> Self {
+        let (date, time) = (now.date(), now.time());
+        Self(format!(
+            "{:04}{:02}{:02}T{:02}{:02}{:02}.{:06}Z-{pid}",
+            date.year(),
+            u8::from(date.month()),
+            date.day(),
+            time.hour(),
+            time.minute(),
+            time.second(),
+            time.microsecond(),
+        ))
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The open log of one session. Only the supervisor holds it; no descriptor of it enters the jail.
+///
+/// Each line has `prev`, the SHA-256 of the line before it without its newline (64 zeros in the first line), so that
+/// a line that was changed or taken out shows.
+#[derive(Debug)]
+pub struct Log {
+    file: File,
+    session: SessionId,
+    prev: String,
+    written: u64,
+    state: State,
+    aggregator: Aggregator,
+    started: Instant,
+}
+
+impl Log {
+    /// Makes the log of `session` in `dir`, which is made too (0700); the oldest logs there are removed when there are
+    /// more than [`super::directory::MAX_FILES`] or [`super::directory::MAX_BYTES`] in all, those of running sessions excepted.
+    ///
+    /// Fails when the directory is not the user's own or cannot be made, or when the file exists or cannot be made.
+    pub fn open(dir: &Path, session: SessionId) -> Result<Self> {
+        let failed = |error: io::Error| {
+            Error::new(Kind::Setup, format!("cannot write the audit log in {}", escape(dir)))
+                .because(error)
+                .hint("make room or the directory writable, or set log.required = false")
+        };
+        let anchor = private_directory(dir).map_err(failed)?;
+        remove_oldest(dir, anchor.as_fd());
+        let flags = OFlags::WRONLY
+            | OFlags::CREATE
+            | OFlags::EXCL
+            | OFlags::APPEND
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC;
+        let fd = openat(&anchor, format!("{session}.{EXTENSION}"), flags, Mode::from_raw_mode(0o600))
+            .map_err(|errno| failed(errno.into()))?;
+        let file = File::from(fd);
+        // Whatever the umask was.
+        file.set_permissions(Permissions::from_mode(0o600)).map_err(failed)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| failed(errno.into()))?;
+        Ok(Self {
+            file,
+            session,
+            prev: "0".repeat(64),
+            written: 0,
+            state: State::Open,
+            aggregator: Aggregator::default(),
+            started: Instant::now(),
+        })
+    }
+
+    /// Writes `event`; equal network decisions of one minute are counted and written as one.
+    ///
+    /// Fails when the line cannot be written whole. From then on every call fails, since the chain is broken. A log
+    /// that has reached [`MAX_SESSION_BYTES`] says so in a note and then takes only the end record.
+    pub fn record(&mut self, event: &Event) -> Result<()> {
+        match event {
+            Event::Net(decision) => {
+                let due = self.aggregator.take(decision.clone(), self.started.elapsed().as_secs());
+                self.decisions(due)
+            }
+            _ => self.line(event),
+        }
+    }
+
+    /// Writes what is still being counted. To be called before the end record, so that this one is the last.
+    pub fn flush(&mut self) -> Result<()> {
+        let due = self.aggregator.drain();
+        self.decisions(due)
+    }
+
+    /// Writes what is still being counted and puts everything on the disk.
+    pub fn finish(mut self) -> Result<()> {
+        self.flush()?;
+        self.file.sync_data().map_err(|error| self.unwritable(error))
+    }
+
+    fn decisions(&mut self, decisions: Vec<NetDecision>) -> Result<()> {
+        decisions.into_iter().try_for_each(|decision| self.line(&Event::Net(decision)))
+    }
+
+    fn line(&mut self, event: &Event) -> Result<()> {
+        match (self.state, event) {
+            (State::Broken, _) => return Err(self.unwritable("an earlier line could not be written")),
+            (State::Full, Event::End(_)) | (State::Open, _) => {}
+            (State::Full, _) => return Ok(()),
+        }
+        if self.state == State::Open && self.written >= MAX_SESSION_BYTES && !matches!(event, Event::End(_)) {
+            self.state = State::Full;
+            return self.write(&Event::Note(Note {
+                kind: NoteKind::Log,
+                path: None,
+                text: "the log of this session is full; only its end follows".to_owned(),
+            }));
+        }
+        self.write(event)
+    }
+
+    fn write(&mut self, event: &Event) -> Result<()> {
+        let time = OffsetDateTime::now_utc().format(&Rfc3339).map_err(|error| self.unwritable(error))?;
+        let record = Record { time: &time, session: &self.session.0, prev: &self.prev, event };
+        let mut line = serde_json::to_string(&record).map_err(|error| self.unwritable(error))?;
+        let digest = Sha256::digest(&line);
+        line.push('\n');
+        if let Err(error) = self.file.write_all(line.as_bytes()) {
+            self.state = State::Broken;
+            return Err(self.unwritable(error));
+        }
+        self.prev = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.written += line.len() as u64;
+        Ok(())
+    }
+
+    fn unwritable(&self, why: impl fmt::Display) -> Error {
+        Error::new(Kind::Setup, format!("cannot write the audit log of session {}", self.session))
+            .because(why)
+    }
+}
+
+/// How large the log of one session becomes.
+pub const MAX_SESSION_BYTES: u64 = 32 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    Full,
+    Broken,
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    time: &'a str,
+    session: &'a str,
+    prev: &'a str,
+    #[serde(flatten)]
+    event: &'a Event,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+
+use super::*;
+use crate::audit::directory::{MAX_BYTES, MAX_FILES};
+use crate::audit::event::{Door, End, Exit, Totals, Verdict};
+
+fn session(n: u32) -> SessionId {
+    SessionId::new(OffsetDateTime::UNIX_EPOCH, n)
+}
+
+fn end() -> Event {
+    Event::End(End { exit: Exit::Status(0), duration_ms: 1, totals: Totals::default() })
+}
+
+fn net(host: &str) -> Event {
+    Event::Net(NetDecision {
+        door: Door::Http,
+        host: host.to_owned(),
+        port: 443,
+        verdict: Verdict::Denied,
+        rule: None,
+        origin: None,
+        reason: None,
+        count: 1,
+    })
+}
+
+fn note(text: &str) -> Event {
+    Event::Note(Note { kind: NoteKind::Guard, path: None, text: text.to_owned() })
+}
+
+fn lines(dir: &Path, session: &SessionId) -> Vec<String> {
+    let text = fs::read_to_string(dir.join(format!("{session}.jsonl"))).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// The number of the first line whose `prev` is not the hash of the line before it.
+fn broken_at(lines: &[String]) -> Option<usize> {
+    let mut prev = "0".repeat(64);
+    for (at, line) in lines.iter().enumerate() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        if value["prev"] != prev {
+            return Some(at + 1);
+        }
+        prev = Sha256::digest(line).iter().map(|byte| format!("{byte:02x}")).collect();
+    }
+    None
+}
+
+#[test]
+fn a_session_id_sorts_by_time() {
+    assert_eq!(session(7).to_string(), "19700101T000000.000000Z-7");
+}
+
+#[test]
+fn every_line_is_chained_to_the_one_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = Log::open(dir.path(), session(1)).unwrap();
+    for n in 0..5 {
+        log.record(&note(&format!("note {n}"))).unwrap();
+    }
+    log.finish().unwrap();
+    let lines = lines(dir.path(), &session(1));
+    assert_eq!(lines.len(), 5);
+    assert_eq!(broken_at(&lines), None);
+
+    let mut changed = lines.clone();
+    changed[1] = changed[1].replace("note 1", "note 9");
+    assert_eq!(broken_at(&changed), Some(3));
+    let mut shortened = lines.clone();
+    shortened.remove(2);
+    assert_eq!(broken_at(&shortened), Some(3));
+    let mut swapped = lines;
+    swapped.swap(0, 1);
+    assert_eq!(broken_at(&swapped), Some(1));
+}
+
+#[test]
+fn a_line_has_time_session_and_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = Log::open(dir.path(), session(1)).unwrap();
+    log.record(&end()).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&lines(dir.path(), &session(1))[0]).unwrap();
+    assert_eq!((&value["event"], &value["session"]), (&"end".into(), &"19700101T000000.000000Z-1".into()));
+    let time = value["time"].as_str().unwrap();
+    assert!(time.len() >= 20 && time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
+}
+
+#[test]
+fn repeated_decisions_are_one_record_with_a_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = Log::open(dir.path(), session(1)).unwrap();
+    for _ in 0..1_000 {
+        log.record(&net("evil.example")).unwrap();
+    }
+    log.flush().unwrap();
+    log.record(&end()).unwrap();
+    log.finish().unwrap();
+    let counts: Vec<_> = lines(dir.path(), &session(1))
+        .iter()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["count"].as_u64())
+        .collect();
+    assert_eq!(counts, [Some(1), Some(999), None]);
+}
+
+#[test]
+fn directory_and_file_are_the_users_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("state/ai-jail/log");
+    Log::open(&dir, session(1)).unwrap();
+    for (path, mode) in [
+        ("state", 0o700),
+        ("state/ai-jail/log", 0o700),
+        ("state/ai-jail/log/19700101T000000.000000Z-1.jsonl", 0o600),
+    ] {
+        let got = fs::metadata(root.path().join(path)).unwrap().mode() & 0o7777;
+        assert_eq!(got, mode, "{path}");
+    }
+    fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+    Log::open(&dir, session(2)).unwrap();
+    assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o7777, 0o700, "a looser directory is closed");
+}
+
+#[test]
+fn a_planted_link_or_file_is_never_written_to() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("log");
+    fs::create_dir(&dir).unwrap();
+    let victim = root.path().join("victim");
+    fs::write(&victim, "mine").unwrap();
+    symlink(&victim, dir.join(format!("{}.jsonl", session(1)))).unwrap();
+    assert_eq!(Log::open(&dir, session(1)).unwrap_err().kind(), Kind::Setup);
+    fs::write(dir.join(format!("{}.jsonl", session(2))), "old").unwrap();
+    assert!(Log::open(&dir, session(2)).is_err());
+    let link = root.path().join("link");
+    symlink(&dir, &link).unwrap();
+    assert!(Log::open(&link, session(3)).is_err(), "a directory that is a link");
+    assert_eq!(fs::read_to_string(victim).unwrap(), "mine");
+}
+
+#[test]
+fn a_place_where_no_directory_can_be_is_an_error() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("file"), "").unwrap();
+    let error = Log::open(&root.path().join("file/log"), session(1)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Setup);
+    assert!(error.to_string().contains("cannot write the audit log in "), "{error}");
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_stays_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = Log::open(dir.path(), session(1)).unwrap();
+    log.file = File::options().write(true).open("/dev/full").unwrap();
+    assert!(log.record(&note("x")).is_err());
+    log.file = File::options().write(true).open("/dev/null").unwrap();
+    assert!(log.record(&note("x")).is_err(), "the chain is broken");
+}
+
+#[test]
+fn a_full_log_says_so_and_takes_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = Log::open(dir.path(), session(1)).unwrap();
+    log.record(&note("before")).unwrap();
+    log.written = MAX_SESSION_BYTES;
+    for _ in 0..100 {
+        log.record(&note("beyond")).unwrap();
+    }
+    log.record(&end()).unwrap();
+    let lines = lines(dir.path(), &session(1));
+    assert_eq!(lines.len(), 3);
+    assert!(lines[1].contains("is full") && lines[2].contains("\"event\":\"end\""));
+    assert_eq!(broken_at(&lines), None);
+}
+
+#[test]
+fn the_oldest_logs_go_and_those_of_running_sessions_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = Log::open(dir.path(), session(0)).unwrap();
+    for n in 0..MAX_FILES + 10 {
+        fs::write(dir.path().join(format!("2000-{n:04}.jsonl")), "").unwrap();
+    }
+    fs::write(dir.path().join("other.txt"), "").unwrap();
+    Log::open(dir.path(), session(1)).unwrap();
+    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.iter().filter(|name| name.to_str().unwrap().ends_with(".jsonl")).count(), MAX_FILES);
+    for kept in
+        [format!("{}.jsonl", session(0)), format!("2000-{:04}.jsonl", MAX_FILES + 9), "other.txt".to_owned()]
+    {
+        assert!(names.iter().any(|name| *name == *kept), "{kept}");
+    }
+    drop(running);
+}
+
+#[test]
+fn large_logs_go_by_their_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..3 {
+        let file = File::create(dir.path().join(format!("2000-{n}.jsonl"))).unwrap();
+        file.set_len(MAX_BYTES / 2).unwrap();
+    }
+    Log::open(dir.path(), session(1)).unwrap();
+    assert!(!dir.path().join("2000-0.jsonl").exists() && dir.path().join("2000-1.jsonl").exists());
+}

@@ -1,0 +1,312 @@
+//! The layers that are no files: options of the command line and a few variables. Pure.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use super::schema::Tables;
+use super::settings::{EnvValue, GrantSpec, HomeMode, Limits, NetworkMode, Profile};
+use super::values::{self, Base, GrantPath};
+use super::words::{Problem, Word, nearest};
+use crate::cli::RunOptions;
+use crate::error::{Error, Kind, Result};
+use crate::policy::origin::{Layer, Origin, Sourced};
+use crate::sanitize::escape;
+
+/// The `AI_JAIL_*` variables of the launcher that are a layer of configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EnvScalars {
+    /// `AI_JAIL_PROFILE`.
+    pub profile: Option<Sourced<Profile>>,
+    /// `AI_JAIL_NETWORK`.
+    pub network: Option<Sourced<NetworkMode>>,
+    /// `AI_JAIL_HOME`.
+    pub home: Option<Sourced<HomeMode>>,
+}
+
+impl EnvScalars {
+    /// Reads the variables through `lookup`. One that is not set, or empty, says nothing.
+    ///
+    /// Fails on a value that is none of the words that the variable takes.
+    pub fn read(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
+        Ok(Self {
+            profile: scalar(&lookup, "AI_JAIL_PROFILE")?,
+            network: scalar(&lookup, "AI_JAIL_NETWORK")?,
+            home: scalar(&lookup, "AI_JAIL_HOME")?,
+        })
+    }
+
+    /// The values as a layer (the profile is chosen before).
+    pub fn tables(&self) -> Tables {
+        Tables { network: self.network.clone(), home: self.home.clone(), ..Tables::default() }
+    }
+}
+
+/// Reads the values of `options` as a layer; entries that are skipped add a sentence to `warnings`.
+///
+/// Relative paths start at `cwd`, `~` is `home`. Fails with [`Kind::Usage`], naming the option.
+pub fn tables(options: &RunOptions, cwd: &Path, home: &Path, warnings: &mut Vec<String>) -> Result<Tables> {
+    let base = Base { relative: Some(cwd), home };
+    let mut tables = Tables {
+        read_only: grants("--ro", &options.ro, base, warnings)?,
+        read_write: grants("--rw", &options.rw, base, warnings)?,
+        home: options.home.map(|mode| flag("--home", mode)),
+        state: options.state.map(|mode| flag("--state", mode)),
+        inherit: options.inherit_env.map(|base| flag("--inherit-env", base)),
+        network: options.network.map(|mode| flag("--network", mode)),
+        allow: list("--allow-host", &options.allow_host, values::host_pattern)?,
+        deny: list("--deny-host", &options.deny_host, values::host_pattern)?,
+        allow_private: list("--allow-private", &options.allow_private, values::host)?,
+        limits: limits(&options.limit)?,
+        summary: options.no_summary.then(|| flag("--no-summary", false)),
+        ..Tables::default()
+    };
+    for raw in &options.env {
+        let (name, value) = variable(raw)?;
+        tables.env.insert(name, flag("--env", value));
+    }
+    for text in &options.resolve {
+        let (host, target) = text
+            .split_once('=')
+            .ok_or_else(|| usage("--resolve", text, Problem::new("it takes HOST=ADDR or HOST=ADDR:PORT")))?;
+        let host = values::host(host).map_err(|problem| usage("--resolve", text, problem))?;
+        let target = values::resolve_target(target).map_err(|problem| usage("--resolve", text, problem))?;
+        tables.resolve.insert(host, flag("--resolve", target));
+    }
+    Ok(tables)
+}
+
+/// The profile that `options` ask for.
+pub fn profile(options: &RunOptions) -> Option<Sourced<Profile>> {
+    if options.lockdown {
+        return Some(flag("--lockdown", Profile::Lockdown));
+    }
+    options.profile.map(|profile| flag("--profile", profile))
+}
+
+fn scalar<T: Word>(lookup: impl Fn(&str) -> Option<OsString>, name: &str) -> Result<Option<Sourced<T>>> {
+    let Some(raw) = lookup(name).filter(|raw| !raw.is_empty()) else { return Ok(None) };
+    // What is not UTF-8 is no word either.
+    match T::from_word(&raw.to_string_lossy()) {
+        Ok(value) => {
+            let origin = Origin { layer: Layer::Environment, what: name.to_owned(), place: None };
+            Ok(Some(Sourced::new(value, origin)))
+        }
+        Err(problem) => {
+            Err(with(Error::new(Kind::Usage, format!("{name} cannot be `{}`", escape(&raw))), problem))
+        }
+    }
+}
+
+fn grants(
+    name: &str,
+    raw: &[OsString],
+    base: Base<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Sourced<GrantSpec>>> {
+    let mut grants = Vec::new();
+    for whole in raw {
+        let (source, dest) = values::split_destination(whole);
+        let bad = |problem| usage(name, whole, problem);
+        let source = match values::grant_path(&source, base).map_err(bad)? {
+            GrantPath::Path(path) => path,
+            GrantPath::Skip(why) => {
+                warnings.push(format!("{name}: skipped `{}`; {why}", escape(whole)));
+                continue;
+            }
+        };
+        let dest = match dest {
+            None => source.clone(),
+            Some(dest) if Path::new(&dest).components().any(|part| part.as_os_str() == "..") => {
+                return Err(bad(Problem::new("the path inside cannot hold `..`")));
+            }
+            Some(dest) => dest.into(),
+        };
+        grants.push(flag(name, GrantSpec { source, dest }));
+    }
+    Ok(grants)
+}
+
+fn list<T>(
+    name: &str,
+    texts: &[String],
+    parse: impl Fn(&str) -> Result<T, Problem>,
+) -> Result<Vec<Sourced<T>>> {
+    texts
+        .iter()
+        .map(|text| parse(text).map(|value| flag(name, value)).map_err(|problem| usage(name, text, problem)))
+        .collect()
+}
+
+fn variable(raw: &OsStr) -> Result<(String, EnvValue)> {
+    let bad = |problem| usage("--env", raw, problem);
+    // Names and values travel as text through the policy and its JSON form.
+    let text = raw.to_str().ok_or_else(|| bad(Problem::new("a variable must be UTF-8")))?;
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, EnvValue::Set(value.to_owned())),
+        None => (text, EnvValue::Pass),
+    };
+    values::env_name(name).map_err(bad)?;
+    Ok((name.to_owned(), value))
+}
+
+fn limits(texts: &[String]) -> Result<Limits> {
+    let mut limits = Limits::default();
+    for text in texts {
+        let bad = |problem| usage("--limit", text, problem);
+        let (key, value) = text
+            .split_once('=')
+            .ok_or_else(|| bad(Problem::new("it takes KEY=VALUE").hint("for example --limit memory=8G")))?;
+        let what = format!("--limit {key}");
+        match key {
+            "memory" => limits.memory = Some(flag(&what, values::memory(value).map_err(bad)?)),
+            "pids" => limits.pids = Some(flag(&what, values::count(value).map_err(bad)?)),
+            "cpu" => limits.cpu_percent = Some(flag(&what, values::cpu_percent(value).map_err(bad)?)),
+            "files" => limits.files = Some(flag(&what, values::count(value).map_err(bad)?)),
+            "time" => limits.time_seconds = Some(flag(&what, values::seconds(value).map_err(bad)?)),
+            _ => {
+                let problem = Problem::new(format!("a limit is one of {}", LIMITS.join(", ")));
+                return Err(bad(match nearest(key, LIMITS.iter().copied()) {
+                    Some(near) => problem.hint(format!("did you mean `{near}`?")),
+                    None => problem,
+                }));
+            }
+        }
+    }
+    Ok(limits)
+}
+
+const LIMITS: &[&str] = &["memory", "pids", "cpu", "files", "time"];
+
+fn flag<T>(name: &str, value: T) -> Sourced<T> {
+    Sourced::new(value, Origin::flag(name))
+}
+
+fn usage(name: &str, given: impl AsRef<OsStr>, problem: Problem) -> Error {
+    let given = escape(given.as_ref().as_bytes()).to_string();
+    with(Error::new(Kind::Usage, format!("{name} cannot be `{given}`")), problem)
+}
+
+fn with(error: Error, problem: Problem) -> Error {
+    let error = if problem.why.is_empty() { error } else { error.because(problem.why) };
+    match problem.hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::ResolveTarget;
+
+    fn read(change: impl FnOnce(&mut RunOptions)) -> Result<(Tables, Vec<String>)> {
+        let mut options = RunOptions::default();
+        change(&mut options);
+        let mut warnings = Vec::new();
+        let tables = tables(&options, Path::new("/work/p"), Path::new("/home/me"), &mut warnings)?;
+        Ok((tables, warnings))
+    }
+
+    #[test]
+    fn a_grant_of_the_command_line_starts_at_the_current_directory() {
+        let cases = [
+            ("/a", "/a", "/a"),
+            ("x", "/work/p/x", "/work/p/x"),
+            ("../x", "/work/p/../x", "/work/p/../x"),
+            ("~/x", "/home/me/x", "/home/me/x"),
+            ("x:/in", "/work/p/x", "/in"),
+            ("/a/**:/in", "/a", "/in"),
+        ];
+        for (text, source, dest) in cases {
+            let (tables, warnings) = read(|options| options.rw = vec![text.into()]).unwrap();
+            let want = GrantSpec { source: source.into(), dest: dest.into() };
+            assert_eq!(tables.read_write, [Sourced::new(want, Origin::flag("--rw"))], "{text}");
+            assert!(warnings.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_grant_with_a_glob_or_white_space_is_skipped_with_its_reason() {
+        let (tables, warnings) = read(|options| options.ro = vec!["/a/*.pem".into(), " /b".into()]).unwrap();
+        assert!(tables.read_only.is_empty());
+        assert_eq!(
+            warnings,
+            [
+                "--ro: skipped `/a/*.pem`; a grant is a directory or a file, not a glob (only a trailing /** or /* is \
+                 understood)",
+                "--ro: skipped ` /b`; it begins or ends with white space, which would be part of the path",
+            ]
+        );
+    }
+
+    #[test]
+    fn values_are_read_and_remember_their_option() {
+        let (tables, _) = read(|options| {
+            options.env = vec!["A=b=c".into(), "CI".into(), "E=".into()];
+            options.resolve = vec!["API.example.com=192.0.2.7:8443".into()];
+            options.limit = vec!["memory=1G".into(), "time=90s".into()];
+            options.allow_private = vec!["Git.corp.example".into()];
+        })
+        .unwrap();
+        assert_eq!(tables.env["A"].value, EnvValue::Set("b=c".to_owned()));
+        assert_eq!(tables.env["CI"].value, EnvValue::Pass);
+        assert_eq!(tables.env["E"].value, EnvValue::Set(String::new()));
+        let target = ResolveTarget { addr: "192.0.2.7".parse().unwrap(), port: Some(8443) };
+        assert_eq!(tables.resolve["api.example.com"].value, target);
+        assert_eq!(tables.limits.memory, Some(flag("--limit memory", 1 << 30)));
+        assert_eq!(tables.limits.time_seconds, Some(flag("--limit time", 90)));
+        assert_eq!(tables.allow_private, [flag("--allow-private", "git.corp.example".to_owned())]);
+    }
+
+    #[test]
+    fn a_bad_value_names_its_option() {
+        let none = RunOptions::default;
+        let cases = [
+            (RunOptions { ro: vec!["".into()], ..none() }, "--ro cannot be ``; the path is empty"),
+            (
+                RunOptions { ro: vec!["/a:/b/../c".into()], ..none() },
+                "--ro cannot be `/a:/b/../c`; the path inside cannot hold `..`",
+            ),
+            (
+                RunOptions { env: vec!["=x".into()], ..none() },
+                "--env cannot be `=x`; the name of a variable is not empty and holds no `=` and no NUL byte",
+            ),
+            (
+                RunOptions { resolve: vec!["h".into()], ..none() },
+                "--resolve cannot be `h`; it takes HOST=ADDR or HOST=ADDR:PORT",
+            ),
+            (
+                RunOptions { limit: vec!["memry=1G".into()], ..none() },
+                "--limit cannot be `memry=1G`; a limit is one of memory, pids, cpu, files, time; did you mean `memory`?",
+            ),
+            (
+                RunOptions { limit: vec!["time=90".into()], ..none() },
+                "--limit cannot be `time=90`; time is numbers with d, h, m or s, for example 2h, 90s or 1h30m",
+            ),
+            (
+                RunOptions { limit: vec!["memory".into()], ..none() },
+                "--limit cannot be `memory`; it takes KEY=VALUE; for example --limit memory=8G",
+            ),
+        ];
+        for (options, want) in cases {
+            assert_eq!(read(|o| *o = options).map(|_| ()).unwrap_err().to_string(), want);
+        }
+        assert!(read(|o| o.allow_host = vec!["*.com".into()]).is_err());
+        assert!(read(|o| o.deny_host = vec!["".into()]).is_err());
+    }
+
+    #[test]
+    fn variables_of_the_launcher_are_words() {
+        let set = |value: &'static str| {
+            move |name: &str| (name == "AI_JAIL_NETWORK").then(|| OsString::from(value))
+        };
+        let read = EnvScalars::read(set("off")).unwrap();
+        assert_eq!(read.network.map(|network| network.value), Some(NetworkMode::Off));
+        assert_eq!(EnvScalars::read(set("")).unwrap(), EnvScalars::default());
+        assert_eq!(
+            EnvScalars::read(set("on")).unwrap_err().to_string(),
+            "AI_JAIL_NETWORK cannot be `on`; a network mode is one of off, filtered, open; did you mean `open`?"
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! Taking a layer in that may only tighten: a project's file, and the user's own under `lockdown`. Pure.
+
+use std::fmt;
+
+use super::keys::{FromProject, KEYS, Status};
+use super::schema::Tables;
+use super::settings::{Limits, Settings};
+use crate::policy::origin::{Origin, Sourced};
+
+/// What a layer asked for and may not have.
+#[derive(Debug, Default)]
+pub(super) struct Ignored {
+    origins: Vec<Origin>,
+}
+
+impl Ignored {
+    /// Remembers that the value of `origin` was ignored.
+    pub fn push(&mut self, origin: &Origin) {
+        if !self.origins.iter().any(|known| known.what == origin.what) {
+            self.origins.push(origin.clone());
+        }
+    }
+
+    /// The ignored keys that a trusted project could set, and those that no project ever can; each as a list for a
+    /// sentence, `None` when empty.
+    pub fn by_trust(&self) -> (Option<String>, Option<String>) {
+        let (never, loosening): (Vec<&Origin>, Vec<&Origin>) =
+            self.origins.iter().partition(|origin| never_from_project(&origin.what));
+        (listed(&loosening), listed(&never))
+    }
+
+    /// All ignored keys as a list for a sentence; `None` when there are none.
+    pub fn all(&self) -> Option<String> {
+        listed(&self.origins.iter().collect::<Vec<_>>())
+    }
+}
+
+/// Takes over from `tables` what makes `settings` stricter, and remembers the rest.
+pub(super) fn tighten(settings: &mut Settings, tables: &Tables, ignored: &mut Ignored) {
+    for grant in tables.read_only.iter().chain(&tables.read_write) {
+        ignored.push(&grant.origin);
+    }
+    for pattern in &tables.allow {
+        ignored.push(&pattern.origin);
+    }
+    for host in &tables.allow_private {
+        ignored.push(&host.origin);
+    }
+    for target in tables.resolve.values() {
+        ignored.push(&target.origin);
+    }
+    for variable in tables.env.values() {
+        ignored.push(&variable.origin);
+    }
+
+    settings.deny.extend(tables.deny.iter().cloned());
+    settings.env_exclude.extend(tables.env_exclude.iter().cloned());
+    // A second list would be joined to the first, and so keep more names.
+    if settings.env_include_only.is_empty() {
+        settings.env_include_only.extend(tables.env_include_only.iter().cloned());
+    } else if let Some(first) = tables.env_include_only.first() {
+        ignored.push(&first.origin);
+    }
+
+    let rank_protect = |protect: &_| *protect == super::settings::Protect::DangerOff;
+    stricter(&mut settings.protect, &tables.protect, rank_protect, ignored);
+    stricter(&mut settings.home, &tables.home, |mode| *mode, ignored);
+    stricter(&mut settings.state, &tables.state, |mode| *mode, ignored);
+    stricter(&mut settings.toolchains, &tables.toolchains, |on| *on, ignored);
+    stricter(&mut settings.inherit, &tables.inherit, |base| *base, ignored);
+    stricter(&mut settings.ignore_default_excludes, &tables.ignore_default_excludes, |on| *on, ignored);
+    stricter(&mut settings.network, &tables.network, |mode| *mode, ignored);
+    stricter(&mut settings.agent_hosts, &tables.agent_hosts, |on| *on, ignored);
+    stricter(&mut settings.log_required, &tables.log_required, |on| !*on, ignored);
+    stricter(&mut settings.summary, &tables.summary, |on| !*on, ignored);
+    lower_limits(&mut settings.limits, &tables.limits, ignored);
+}
+
+/// Replaces `slot` by a stricter `offer`; of two values the one of lower `rank` is stricter.
+pub(super) fn stricter<T: Clone, R: Ord>(
+    slot: &mut Sourced<T>,
+    offer: &Option<Sourced<T>>,
+    rank: impl Fn(&T) -> R,
+    ignored: &mut Ignored,
+) {
+    let Some(offer) = offer else { return };
+    match rank(&offer.value).cmp(&rank(&slot.value)) {
+        std::cmp::Ordering::Less => *slot = offer.clone(),
+        std::cmp::Ordering::Equal => {}
+        std::cmp::Ordering::Greater => ignored.push(&offer.origin),
+    }
+}
+
+fn lower_limits(limits: &mut Limits, offers: &Limits, ignored: &mut Ignored) {
+    lower(&mut limits.memory, &offers.memory, ignored);
+    lower(&mut limits.pids, &offers.pids, ignored);
+    lower(&mut limits.cpu_percent, &offers.cpu_percent, ignored);
+    lower(&mut limits.files, &offers.files, ignored);
+    lower(&mut limits.time_seconds, &offers.time_seconds, ignored);
+}
+
+fn lower<T: Copy + Ord>(slot: &mut Option<Sourced<T>>, offer: &Option<Sourced<T>>, ignored: &mut Ignored) {
+    match slot {
+        Some(slot) => stricter(slot, offer, |limit| *limit, ignored),
+        None => slot.clone_from(offer),
+    }
+}
+
+fn never_from_project(dotted: &str) -> bool {
+    let (table, name) = dotted.split_once('.').unwrap_or(("", dotted));
+    KEYS.iter()
+        .any(|key| key.table == table && key.name == name && key.status == Status::Here(FromProject::Never))
+}
+
+fn listed(origins: &[&Origin]) -> Option<String> {
+    if origins.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = origins.iter().map(|origin| Entry(origin).to_string()).collect();
+    Some(names.join(", "))
+}
+
+/// A key with its line: `network.allow (line 3)`.
+struct Entry<'a>(&'a Origin);
+
+impl fmt::Display for Entry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.place {
+            Some((_, line)) => write!(f, "{} (line {line})", self.0.what),
+            None => f.write_str(&self.0.what),
+        }
+    }
+}
