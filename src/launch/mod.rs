@@ -4,4 +4,5 @@ pub mod keeper;
 pub mod protocol;
 pub mod start;
 pub mod store;
+pub mod supervisor;
 pub mod warden;

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io;
 use std::net::SocketAddrV4;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::egress::{BoxFuture, Doors, LateBind, Observer, serve};
+use crate::egress::{Doors, LateBind, Observer, serve};
 use crate::error::{Error, Kind, Result};
 use crate::plan::inner::StageReport;
 use crate::plan::{NetworkPlan, Plan};
-use crate::terminal::Relay;
+use crate::terminal::{Drops, Relay, Terminal};
 
 use super::keeper::Keeper;
 use super::protocol::{LISTENERS, Reply, Request};
@@ -36,10 +37,22 @@ pub enum End {
     TimedOut,
 }
 
-/// Opens the door and attends until the command has ended and nothing of the jail is left.
-pub fn attend(keeper: &Keeper, plan: &Plan, held: Held, relay: Option<&Relay>, hung_up: Option<OwnedFd>, observer: Arc<dyn Observer>) -> Result<End> {
+/// Opens the door and attends until the command has ended. Returns how, and what the terminal filter dropped.
+///
+/// The terminal is put back as it was found, whatever happens.
+pub fn attend(keeper: &Keeper, plan: &Plan, held: Held, terminal: Option<Terminal>, observer: Arc<dyn Observer>) -> Result<(End, Drops)> {
+    raise_open_files();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(failed)?;
-    runtime.block_on(async {
+    let _context = runtime.enter();
+    // From here on a signal is handed on and does not end us with the terminal in raw mode.
+    let signals = Signals::new().map_err(failed)?;
+    let relay = terminal.map(Terminal::start).transpose()?;
+    let end = runtime.block_on(supervise(keeper, plan, held, relay.as_ref(), signals, observer));
+    let drops = relay.map(|relay| relay.finish().drops).unwrap_or_default();
+    Ok((end?, drops))
+}
+
+async fn supervise(keeper: &Keeper, plan: &Plan, held: Held, relay: Option<&Relay>, mut signals: Signals, observer: Arc<dyn Observer>) -> Result<End> {
         let (late, mut wanted) = mpsc::channel(64);
         let doors = doors(held.listeners)?;
         let egress = match (&plan.network, doors) {
@@ -49,9 +62,8 @@ pub fn attend(keeper: &Keeper, plan: &Plan, held: Held, relay: Option<&Relay>, h
             }
             _ => None,
         };
-        let mut signals = Signals::new().map_err(failed)?;
         let warden = AsyncFd::with_interest(keeper.socket(), Interest::READABLE).map_err(failed)?;
-        let hung_up = hung_up.map(|fd| AsyncFd::with_interest(fd, Interest::READABLE)).transpose().map_err(failed)?;
+        let hung_up = relay.map(|relay| AsyncFd::with_interest(relay.hung_up(), Interest::READABLE)).transpose().map_err(failed)?;
         let mut binding: VecDeque<oneshot::Sender<io::Result<std::net::TcpListener>>> = VecDeque::new();
         let mut deadline = plan.time.map(|time| tokio::time::Instant::now() + time);
         let mut timed_out = false;
@@ -106,7 +118,15 @@ pub fn attend(keeper: &Keeper, plan: &Plan, held: Held, relay: Option<&Relay>, h
             egress.abort();
         }
         Ok(end)
-    })
+}
+
+/// Every connection takes descriptors of the supervisor, never of the jail, which was started before.
+fn raise_open_files() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // With the old limit fewer connections are served at once.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 /// What a signal to the launcher means for the jail.
@@ -172,7 +192,7 @@ struct Late {
 }
 
 impl LateBind for Late {
-    fn bind(&self, addr: SocketAddrV4) -> BoxFuture<'_, io::Result<std::net::TcpListener>> {
+    fn bind(&self, addr: SocketAddrV4) -> Pin<Box<dyn Future<Output = io::Result<std::net::TcpListener>> + Send + '_>> {
         Box::pin(async move {
             let (sender, receiver) = oneshot::channel();
             self.wanted.send((addr, sender)).await.map_err(io::Error::other)?;
@@ -191,7 +211,7 @@ fn doors(listeners: Vec<OwnedFd>) -> Result<Option<Doors>> {
     Ok(Some(Doors { dns_udp: dns_udp.into(), dns_tcp: dns_tcp.into(), http: http.into(), https: https.into(), proxy: proxy.into() }))
 }
 
-async fn readable(fd: Option<&AsyncFd<OwnedFd>>) {
+async fn readable(fd: Option<&AsyncFd<BorrowedFd<'_>>>) {
     match fd {
         Some(fd) => drop(fd.readable().await),
         None => std::future::pending().await,

@@ -10,7 +10,7 @@ use crate::audit::counters::Counters;
 use crate::audit::event::{self, Event};
 use crate::audit::log::{Log, SessionId};
 use crate::config::settings::NetworkMode;
-use crate::egress::{NetEvent, Observer};
+use crate::egress::{Door, NetEvent, Observer, Verdict};
 use crate::error::{Error, Result};
 use crate::launch::keeper::Keeper;
 use crate::launch::start::start;
@@ -130,9 +130,19 @@ impl Record {
 
 impl Observer for Record {
     fn decided(&self, event: NetEvent) {
-        if let Some(decision) = event.into_record() {
-            self.add(&Event::Net(decision));
-        }
+        let (verdict, rule, reason) = match event.verdict {
+            Verdict::Allowed { rule } => (event::Verdict::Allowed, Some(rule), None),
+            Verdict::Denied { line, .. } => (event::Verdict::Denied, None, Some(line)),
+            // What came of an allowed connection is not a decision.
+            Verdict::Failed { .. } | Verdict::Closed { .. } => return,
+        };
+        let door = match event.door {
+            Door::Proxy => event::Door::Http,
+            Door::Transparent => event::Door::Transparent,
+            Door::Resolver => event::Door::Dns,
+        };
+        let decision = event::NetDecision { door, host: event.host, port: event.port.unwrap_or(0), verdict, rule, origin: None, reason, count: 1 };
+        self.add(&Event::Net(decision));
     }
 }
 

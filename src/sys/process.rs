@@ -32,3 +32,10 @@ pub fn reset_signal_dispositions() {
         unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), old, mask_size) };
     }
 }
+
+/// The file mode creation mask of this process. Reading it means setting it; no other thread may make files meanwhile.
+pub fn umask() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    mask.bits()
+}

@@ -11,6 +11,7 @@ mod mounts;
 mod network;
 mod reaper;
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
@@ -25,8 +26,17 @@ use crate::launch::protocol::{Order, Reply, Request, from_memfd, receive, send};
 use self::hold::Held;
 use self::reaper::Reaper;
 
+/// Runs the warden; `arguments` is the number of the inherited socket.
+pub fn main(arguments: &[OsString]) -> ExitCode {
+    let number = arguments.first().and_then(|number| number.to_str()?.parse().ok());
+    match number.map(crate::sys::descriptor::adopt) {
+        Some(Ok(socket)) => run(socket),
+        _ => ExitCode::from(125),
+    }
+}
+
 /// Runs the warden on the inherited `socket` until the jail has ended or the supervisor has.
-pub fn run(socket: OwnedFd) -> ExitCode {
+fn run(socket: OwnedFd) -> ExitCode {
     // A terminal's signals, a hang-up of its session and job control are for the jail, never for its keeper.
     if SigSet::all().thread_block().is_err() {
         return ExitCode::from(125);
