@@ -1,9 +1,16 @@
 //! The terminal: a PTY for the jail, a filter on what it writes, and everything put back at the end.
 //!
-//! [`filter`], [`table`] and [`modes`] are pure: bytes in, bytes out. [`pty`] and [`relay`] act.
+//! [`filter`], [`table`], [`modes`] and [`attributes`] are pure: bytes in, bytes out. [`pty`] and [`relay`] act.
 
 pub mod attributes;
 pub mod class;
 pub mod filter;
 pub mod modes;
+pub mod pty;
+pub mod relay;
+pub mod streams;
 pub mod table;
+
+pub use self::class::{Class, Classes, Drops};
+pub use self::relay::{Relay, Report, Terminal};
+pub use self::streams::{Stream, Streams};

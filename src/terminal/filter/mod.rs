@@ -7,7 +7,7 @@
 mod csi;
 mod device;
 mod osc;
-mod params;
+pub(in crate::terminal) mod params;
 mod queries;
 #[cfg(test)]
 mod tests;

@@ -9,9 +9,9 @@ const ABSENT: u16 = u16::MAX;
 
 /// A control sequence (or the start of a device control string) as far as it was read.
 #[derive(Debug, Clone)]
-pub(super) struct Sequence {
-    pub(super) prefix: u8,
-    pub(super) inter: u8,
+pub(in crate::terminal) struct Sequence {
+    pub(in crate::terminal) prefix: u8,
+    pub(in crate::terminal) inter: u8,
     values: [u16; MAX],
     /// How many parameters have begun.
     count: usize,
@@ -22,18 +22,18 @@ pub(super) struct Sequence {
 
 /// What a byte did to the sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fed {
+pub(in crate::terminal) enum Fed {
     More,
     Final(u8),
 }
 
 impl Sequence {
-    pub(super) fn new() -> Self {
+    pub(in crate::terminal) fn new() -> Self {
         Self { prefix: 0, inter: 0, values: [0; MAX], count: 0, colons: 0, malformed: false }
     }
 
     /// Starts anew, without touching values that cannot be seen.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::terminal) fn clear(&mut self) {
         self.prefix = 0;
         self.inter = 0;
         self.count = 0;
@@ -42,7 +42,7 @@ impl Sequence {
     }
 
     /// Takes a byte from 0x20 to 0x7E.
-    pub(super) fn feed(&mut self, byte: u8) -> Fed {
+    pub(in crate::terminal) fn feed(&mut self, byte: u8) -> Fed {
         match byte {
             b'0'..=b'9' => self.digit(u16::from(byte - b'0')),
             b';' => self.separator(0),
@@ -83,29 +83,29 @@ impl Sequence {
         self.count += 1;
     }
 
-    pub(super) fn is_malformed(&self) -> bool {
+    pub(in crate::terminal) fn is_malformed(&self) -> bool {
         self.malformed
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::terminal) fn count(&self) -> usize {
         self.count
     }
 
-    pub(super) fn has_colons(&self) -> bool {
+    pub(in crate::terminal) fn has_colons(&self) -> bool {
         self.colons != 0
     }
 
-    pub(super) fn is_colon(&self, index: usize) -> bool {
+    pub(in crate::terminal) fn is_colon(&self, index: usize) -> bool {
         self.colons & (1 << index) != 0
     }
 
     /// The parameter at `index`, if it is present.
-    pub(super) fn value(&self, index: usize) -> Option<u16> {
+    pub(in crate::terminal) fn value(&self, index: usize) -> Option<u16> {
         self.values[..self.count].get(index).copied().filter(|value| *value != ABSENT)
     }
 
     /// All parameters, with 0 for those that are absent.
-    pub(super) fn zeroed(&self) -> ([u16; MAX], usize) {
+    pub(in crate::terminal) fn zeroed(&self) -> ([u16; MAX], usize) {
         let mut values = self.values;
         for value in &mut values[..self.count] {
             if *value == ABSENT {
@@ -116,7 +116,7 @@ impl Sequence {
     }
 
     /// Writes the sequence after `introducer` (`[` or `P`) with its final byte.
-    pub(super) fn write(&self, introducer: u8, last: u8, out: &mut Vec<u8>) {
+    pub(in crate::terminal) fn write(&self, introducer: u8, last: u8, out: &mut Vec<u8>) {
         out.extend_from_slice(&[0x1b, introducer]);
         if self.prefix != 0 {
             out.push(self.prefix);
@@ -137,7 +137,7 @@ impl Sequence {
 }
 
 /// Writes a number in decimal.
-pub(super) fn write_number(number: u16, out: &mut Vec<u8>) {
+pub(in crate::terminal) fn write_number(number: u16, out: &mut Vec<u8>) {
     let mut digits = [0; 5];
     let mut at = digits.len();
     let mut rest = number;
@@ -154,7 +154,7 @@ pub(super) fn write_number(number: u16, out: &mut Vec<u8>) {
 }
 
 /// Reads a whole text as a number of at most five digits.
-pub(super) fn parse_number(text: &[u8]) -> Option<u16> {
+pub(in crate::terminal) fn parse_number(text: &[u8]) -> Option<u16> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }

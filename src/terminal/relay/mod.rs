@@ -1,0 +1,191 @@
+//! The relay between the user's terminal and the jail's, in a thread of its own: a terminal that is blocked
+//! blocks nothing else.
+
+mod buffer;
+mod control;
+mod input;
+mod jobs;
+mod screen;
+#[cfg(test)]
+mod tests;
+mod watch;
+mod worker;
+
+use std::io::{stderr, stdin, stdout};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::sys::signal::SigSet;
+use rustix::io::Errno;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+use self::control::{Control, Message};
+use self::jobs::Stop;
+use self::screen::Screen;
+use self::worker::Worker;
+use super::class::{Classes, Drops};
+use super::filter::Filter;
+use super::pty::Pty;
+use super::streams::{Stream, Streams};
+use crate::error::{Error, Kind, Result};
+
+/// How long [`Relay::finish`] waits for the thread. It is longer than all waits of the thread together.
+const FINISH: Duration = Duration::from_secs(30);
+
+/// The jail's terminal, before the jail has started.
+#[derive(Debug)]
+pub struct Terminal {
+    screen: Screen,
+    pty: Pty,
+    classes: Classes,
+}
+
+/// The running relay. Dropping it is as good as [`Relay::finish`].
+#[derive(Debug)]
+pub struct Relay {
+    control: Arc<Control>,
+    hung_up: Arc<OwnedFd>,
+    thread: Option<JoinHandle<Drops>>,
+    done: Receiver<()>,
+    rescue: (OwnedFd, Termios),
+}
+
+/// What the relay has to tell at the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// What the filter dropped.
+    pub drops: Drops,
+}
+
+impl Terminal {
+    /// Opens a terminal for the jail, of the size and with the settings of the user's, when any of the
+    /// `streams` is a terminal. Fails when the system has no pseudo-terminal left, or when the user's terminal
+    /// can be opened in no way for reading and writing.
+    pub fn open(streams: &Streams, classes: Classes) -> Result<Option<Self>> {
+        let (input, output, errors) = (stdin(), stdout(), stderr());
+        let all = [
+            (streams.stdin, input.as_fd()),
+            (streams.stdout, output.as_fd()),
+            (streams.stderr, errors.as_fd()),
+        ];
+        let terminals: Vec<_> =
+            all.into_iter().filter(|(stream, _)| *stream == Stream::Terminal).map(|(_, fd)| fd).collect();
+        if terminals.is_empty() {
+            return Ok(None);
+        }
+        Self::open_on(&terminals, classes).map(Some)
+    }
+
+    fn open_on(terminals: &[BorrowedFd<'_>], classes: Classes) -> Result<Self> {
+        let screen = Screen::open(terminals).map_err(|errno| {
+            failed("cannot open your terminal for reading and writing", errno)
+                .hint("run ai-jail in a terminal of your own, or redirect its input, output and errors")
+        })?;
+        let pty = tcgetattr(&screen)
+            .and_then(|termios| Pty::open(&termios, tcgetwinsize(&screen)?))
+            .map_err(|errno| {
+                failed("cannot open a terminal for the jail", errno)
+                    .hint("look at /proc/sys/kernel/pty/nr and max, and that /dev/ptmx exists")
+            })?;
+        Ok(Self { screen, pty, classes })
+    }
+
+    /// The jail's end, to be its controlling terminal and every stream that is a terminal.
+    pub fn slave(&self) -> BorrowedFd<'_> {
+        self.pty.slave.as_fd()
+    }
+
+    /// Makes the user's terminal raw, if we are in its foreground, and starts the thread. Call it once the
+    /// jail has its own copy of the slave, or before. Fails when the user's terminal refuses or no thread can
+    /// be had.
+    pub fn start(self) -> Result<Relay> {
+        self.start_with(jobs::stop_launcher)
+    }
+
+    fn start_with(self, stop_launcher: fn() -> Stop) -> Result<Relay> {
+        let cannot = |errno| failed("cannot take over your terminal", errno);
+        let control = Arc::new(Control::new().map_err(cannot)?);
+        let hung_up = Arc::new(control::event().map_err(cannot)?);
+        let rescue = self.screen.rescue().map_err(cannot)?;
+        let mut worker = Worker::new(
+            (self.screen, self.pty.master, self.pty.slave),
+            (Arc::clone(&control), Arc::clone(&hung_up)),
+            Filter::new(self.classes),
+            stop_launcher,
+        );
+        worker.take_terminal().map_err(cannot)?;
+        let (finished, done) = channel();
+        let thread = std::thread::Builder::new()
+            .name("terminal".to_owned())
+            .spawn(move || {
+                // Signals are the supervisor's; and with SIGTTOU blocked, putting the terminal back works
+                // from the background too.
+                let blocked = SigSet::all().thread_block();
+                let drops = worker.run();
+                drop((blocked, finished));
+                drops
+            })
+            .map_err(|error| Error::new(Kind::Setup, "cannot start the terminal's thread").because(error))?;
+        Ok(Relay { control, hung_up, thread: Some(thread), done, rescue })
+    }
+}
+
+impl Relay {
+    /// The user's terminal has another size (SIGWINCH).
+    pub fn resized(&self) {
+        self.control.send(Message::Resized);
+    }
+
+    /// The launcher was asked to stop (SIGTSTP): the command is, and when it has stopped, the launcher stops.
+    pub fn suspend_request(&self) {
+        self.control.send(Message::Suspend);
+    }
+
+    /// The launcher was continued (SIGCONT): the terminal is taken again, once we are in its foreground, and
+    /// the command is continued.
+    pub fn continued(&self) {
+        self.control.send(Message::Continued);
+    }
+
+    /// The user's terminal is gone (SIGHUP): the command is told so, and its output goes nowhere.
+    pub fn hangup(&self) {
+        self.control.send(Message::Hangup);
+    }
+
+    /// Readable, and never read by anybody, once the user's terminal is gone: the jail should end.
+    pub fn hung_up(&self) -> BorrowedFd<'_> {
+        self.hung_up.as_fd()
+    }
+
+    /// The jail has ended: relays the rest of its output and puts the terminal back. Returns after some
+    /// seconds at most; a terminal that takes nothing any more gets its settings back and loses the rest.
+    pub fn finish(mut self) -> Report {
+        Report { drops: self.end() }
+    }
+
+    fn end(&mut self) -> Drops {
+        let Some(thread) = self.thread.take() else { return Drops::default() };
+        self.control.send(Message::Finish);
+        if self.done.recv_timeout(FINISH) == Err(RecvTimeoutError::Timeout) {
+            let (terminal, settings) = &self.rescue;
+            // Nothing is left to try when that fails too.
+            let _: rustix::io::Result<()> = tcsetattr(terminal, OptionalActions::Now, settings);
+            return Drops::default();
+        }
+        // A thread that panicked has put the terminal back on its way out, and its counters are lost.
+        thread.join().unwrap_or_default()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn failed(what: &str, errno: Errno) -> Error {
+    Error::new(Kind::Setup, what).because(errno)
+}

@@ -1,0 +1,166 @@
+//! The user's terminal: an open file description of our own, raw while the jail has it, put back as found.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, open};
+use rustix::io::{self, Errno, fcntl_dupfd_cloexec};
+use rustix::process::getpgrp;
+use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetpgrp, tcsetattr};
+
+/// As much as a terminal that shows itself writable takes without blocking, but for a nearly full one.
+const SMALL_WRITE: usize = 256;
+
+/// Whether a write can block the thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writes {
+    NeverBlock,
+    MayBlock,
+}
+
+/// The user's terminal.
+#[derive(Debug)]
+pub(super) struct Screen {
+    file: OwnedFd,
+    writes: Writes,
+    /// The settings to put back, while ours are in force.
+    found: Option<Termios>,
+}
+
+impl Screen {
+    /// Opens the terminal that one of `candidates` is open on. O_NONBLOCK belongs to the open file
+    /// description, which the user's shell shares, so ours must be another one; where that is refused (a
+    /// terminal of another owner) the descriptor itself is used, with small writes.
+    pub(super) fn open(candidates: &[BorrowedFd<'_>]) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let own = |path: &str| open(path, flags, Mode::empty());
+        let first = *candidates.first().ok_or(Errno::NOTTY)?;
+        let file = own(&format!("/proc/self/fd/{}", first.as_raw_fd()));
+        // Only for our controlling terminal does tcgetpgrp answer, and only that is behind /dev/tty.
+        let file = file.or_else(|error| if tcgetpgrp(first).is_ok() { own("/dev/tty") } else { Err(error) });
+        if let Ok(file) = file {
+            return Ok(Self { file, writes: Writes::NeverBlock, found: None });
+        }
+        let both_ways = |fd: &&BorrowedFd<'_>| {
+            fcntl_getfl(*fd).is_ok_and(|flags| flags & OFlags::ACCMODE == OFlags::RDWR)
+        };
+        let fd = candidates.iter().find(both_ways).ok_or(Errno::ACCESS)?;
+        Ok(Self { file: fcntl_dupfd_cloexec(fd, 3)?, writes: Writes::MayBlock, found: None })
+    }
+
+    /// Whether we may change the terminal and read from it. One that is not our controlling terminal knows no
+    /// foreground.
+    pub(super) fn is_foreground(&self) -> bool {
+        tcgetpgrp(&self.file).map_or(true, |group| group == getpgrp())
+    }
+
+    /// Whether the terminal still answers.
+    pub(super) fn is_gone(&self) -> bool {
+        tcgetattr(&self.file).is_err()
+    }
+
+    /// Makes the terminal raw. Doing so again only renews the settings.
+    pub(super) fn take(&mut self) -> io::Result<()> {
+        let found = match &self.found {
+            Some(found) => found.clone(),
+            None => tcgetattr(&self.file)?,
+        };
+        let mut raw = found.clone();
+        raw.make_raw();
+        tcsetattr(&self.file, OptionalActions::Now, &raw)?;
+        self.found = Some(found);
+        Ok(())
+    }
+
+    /// Puts the settings back as found, if they were changed. A terminal that is gone needs none.
+    pub(super) fn give_back(&mut self) {
+        if let Some(found) = self.found.take() {
+            let _: io::Result<()> = tcsetattr(&self.file, OptionalActions::Now, &found);
+        }
+    }
+
+    /// Throws away what was typed or answered and not read.
+    pub(super) fn flush_input(&self) {
+        let _: io::Result<()> = tcflush(&self.file, QueueSelector::IFlush);
+    }
+
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.writes == Writes::MayBlock && !ready(&self.file, PollFlags::IN, Some(Instant::now())) {
+            return Err(Errno::AGAIN);
+        }
+        io::read(&self.file, buffer)
+    }
+
+    /// Writes what the terminal takes now.
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        if self.writes == Writes::NeverBlock {
+            return io::write(&self.file, bytes);
+        }
+        if !ready(&self.file, PollFlags::OUT, Some(Instant::now())) {
+            return Err(Errno::AGAIN);
+        }
+        io::write(&self.file, &bytes[..bytes.len().min(SMALL_WRITE)])
+    }
+
+    /// Writes all of `bytes`, unless the terminal does not take them by `deadline`. Returns how many it took.
+    pub(super) fn write_until(&self, bytes: &[u8], deadline: Instant) -> usize {
+        let mut written = 0;
+        while written < bytes.len() {
+            match self.write(&bytes[written..]) {
+                Ok(count) => written += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if ready(&self.file, PollFlags::OUT, Some(deadline)) => {}
+                Err(_) => break,
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+        }
+        written
+    }
+
+    /// Waits until there is something to read, or until `deadline`.
+    pub(super) fn wait_input(&self, deadline: Instant) -> bool {
+        ready(&self.file, PollFlags::IN, Some(deadline))
+    }
+
+    /// A second descriptor and the settings as found, for putting them back from another thread.
+    pub(super) fn rescue(&self) -> io::Result<(OwnedFd, Termios)> {
+        let settings = match &self.found {
+            Some(found) => found.clone(),
+            None => tcgetattr(&self.file)?,
+        };
+        Ok((fcntl_dupfd_cloexec(&self.file, 3)?, settings))
+    }
+}
+
+impl AsFd for Screen {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// Waits for `events` on `fd` until `deadline`, for ever without one. An interrupted wait counts as
+/// ready, since the next call on the descriptor tells.
+pub(super) fn ready(fd: impl AsFd, events: PollFlags, deadline: Option<Instant>) -> bool {
+    let timeout = deadline.map(timespec_until);
+    let mut fds = [PollFd::new(&fd, events)];
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(count) => count > 0,
+        Err(error) => error == Errno::INTR,
+    }
+}
+
+/// The time until `deadline`.
+pub(super) fn timespec_until(deadline: Instant) -> Timespec {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let nanoseconds = i64::from(left.subsec_nanos());
+    Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: nanoseconds }
+}

@@ -1,0 +1,390 @@
+//! The relay's thread: one loop over the user's terminal, the master and the supervisor's messages.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{self, Errno};
+use rustix::process::Signal;
+use rustix::termios::{SpecialCodeIndex, tcgetattr};
+
+use super::buffer::Buffer;
+use super::control::{Control, Message, signal};
+use super::input::{Scanner, Seen};
+use super::jobs::{Stop, foreground_is_stopped, signal_foreground};
+use super::screen::{Screen, ready, timespec_until};
+use super::watch::Watch;
+use crate::terminal::class::Drops;
+use crate::terminal::filter::Filter;
+use crate::terminal::modes::Modes;
+use crate::terminal::pty::copy_size;
+
+/// Output that waits for the terminal; beyond it the master is not read, so the jail has to wait.
+const OUTGOING: usize = 64 * 1024;
+/// Input that waits for the jail.
+const INCOMING: usize = 4096;
+/// How long to wait for a blocked terminal before it is put back or given up.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long the end of the output may make no progress.
+const DRAIN_STALL: Duration = Duration::from_secs(2);
+/// How long to wait for answers to queries before the terminal is put back.
+const LINGER: Duration = Duration::from_millis(100);
+/// How often to look whether a launcher in the background is in the foreground again: not every shell says so.
+const FOREGROUND_CHECK: Duration = Duration::from_millis(250);
+
+/// Who has the user's terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// We have: raw, input and output pass.
+    Running,
+    /// Somebody else; plain output passes, as from any background command.
+    Background,
+    /// We asked to be stopped and wait to be continued.
+    Stopped,
+    /// Nobody: it is gone, and output goes nowhere.
+    Gone,
+}
+
+/// Everything the thread owns. Dropping it puts the terminal back.
+pub(super) struct Worker {
+    screen: Screen,
+    master: OwnedFd,
+    /// Held so that the master has no end of file while every process of the jail has its own closed.
+    slave: Option<OwnedFd>,
+    control: Arc<Control>,
+    hung_up: Arc<OwnedFd>,
+    filter: Filter,
+    stop_launcher: fn() -> Stop,
+    links: Links,
+}
+
+/// What passes through the thread.
+struct Links {
+    state: State,
+    outgoing: Buffer,
+    incoming: Buffer,
+    scanner: Scanner,
+    watch: Watch,
+    /// What is to be switched on again when we have the terminal back.
+    suspended: Option<Modes>,
+    restored: bool,
+}
+
+impl Worker {
+    pub(super) fn new(
+        (screen, master, slave): (Screen, OwnedFd, OwnedFd),
+        (control, hung_up): (Arc<Control>, Arc<OwnedFd>),
+        filter: Filter,
+        stop_launcher: fn() -> Stop,
+    ) -> Self {
+        let links = Links {
+            state: State::Background,
+            outgoing: Buffer::default(),
+            incoming: Buffer::default(),
+            scanner: Scanner::new(),
+            watch: Watch::default(),
+            suspended: None,
+            restored: false,
+        };
+        Self { screen, master, slave: Some(slave), control, hung_up, filter, stop_launcher, links }
+    }
+
+    /// Takes the terminal if we are in its foreground. Fails with the errno of the terminal.
+    pub(super) fn take_terminal(&mut self) -> io::Result<()> {
+        if !self.screen.is_foreground() {
+            return Ok(());
+        }
+        self.screen.take()?;
+        self.links.state = State::Running;
+        if let Some(modes) = self.links.suspended.take() {
+            let rest = self.links.outgoing.pending().to_vec();
+            self.links.outgoing.clear();
+            self.links.outgoing.end().extend(modes.on());
+            self.links.outgoing.end().extend(rest);
+        }
+        copy_size(&self.screen, &self.master);
+        Ok(())
+    }
+
+    /// Relays until the supervisor says that the jail has ended, then puts the terminal back.
+    pub(super) fn run(mut self) -> Drops {
+        loop {
+            self.wait();
+            let messages = self.control.receive();
+            if messages.contains(Message::Finish) {
+                break;
+            }
+            if messages.contains(Message::Hangup) {
+                self.lose_terminal();
+                signal_foreground(&self.master, Signal::HUP);
+                signal_foreground(&self.master, Signal::CONT);
+            }
+            if messages.contains(Message::Resized) {
+                copy_size(&self.screen, &self.master);
+            }
+            if messages.contains(Message::Suspend) {
+                signal_foreground(&self.master, Signal::TSTP);
+                self.links.watch.suspend_expected(Instant::now());
+            }
+            if messages.contains(Message::Continued) {
+                self.continued();
+            }
+            self.relay();
+            self.look_for_stop();
+        }
+        self.drain();
+        self.restore();
+        self.filter.drops().clone()
+    }
+
+    fn wait(&mut self) {
+        let links = &self.links;
+        let mut user = PollFlags::empty();
+        if links.state == State::Running && links.incoming.is_empty() {
+            user |= PollFlags::IN;
+        }
+        if matches!(links.state, State::Running | State::Background) && !links.outgoing.is_empty() {
+            user |= PollFlags::OUT;
+        }
+        let mut master = PollFlags::empty();
+        if links.state != State::Stopped && links.outgoing.len() < OUTGOING {
+            master |= PollFlags::IN;
+        }
+        if !links.incoming.is_empty() {
+            master |= PollFlags::OUT;
+        }
+        let mut deadline = links.watch.next();
+        if links.state == State::Background {
+            deadline = Some(deadline.map_or(Instant::now() + FOREGROUND_CHECK, |next| {
+                next.min(Instant::now() + FOREGROUND_CHECK)
+            }));
+        }
+        let mut fds = vec![PollFd::new(&*self.control, PollFlags::IN), PollFd::new(&self.master, master)];
+        if links.state != State::Gone {
+            fds.push(PollFd::new(&self.screen, user));
+        }
+        // Whatever woke us, and be it an error: every descriptor is tried, and none of them blocks.
+        let _: io::Result<usize> = poll(&mut fds, deadline.map(timespec_until).as_ref());
+        let hung_up = fds.get(2).is_some_and(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR));
+        if hung_up && self.screen.is_gone() {
+            self.lose_terminal();
+        }
+    }
+
+    fn relay(&mut self) {
+        if self.links.state == State::Background && self.take_terminal().is_err() {
+            self.lose_terminal();
+        }
+        if self.links.state == State::Running {
+            self.take_input();
+        }
+        self.give_input();
+        if self.links.state != State::Stopped {
+            self.take_output();
+            self.give_output();
+        }
+    }
+
+    fn take_input(&mut self) {
+        if !self.links.incoming.is_empty() {
+            return;
+        }
+        let mut buffer = [0; INCOMING];
+        let Ok(count @ 1..) = self.screen.read(&mut buffer) else { return };
+        let input = &buffer[..count];
+        // The slave's settings are read through the master, and may have changed since the last input.
+        let suspend =
+            tcgetattr(&self.master).map_or(0, |termios| termios.special_codes[SpecialCodeIndex::VSUSP]);
+        let now = Instant::now();
+        self.links.watch.activity(now);
+        let (watch, queries) = (&mut self.links.watch, self.filter.queries());
+        self.links.scanner.scan(input, suspend, |seen| match seen {
+            Seen::Answer => queries.answered(),
+            Seen::FenceAnswer => queries.fence_answered(),
+            Seen::SuspendKey => watch.suspend_expected(now),
+        });
+        self.links.incoming.end().extend_from_slice(input);
+    }
+
+    fn give_input(&mut self) {
+        while !self.links.incoming.is_empty() {
+            match io::write(&self.master, self.links.incoming.pending()) {
+                Ok(count @ 1..) => self.links.incoming.consume(count),
+                Ok(0) | Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(_) => return self.links.incoming.clear(),
+            }
+        }
+    }
+
+    /// Reads what the jail wrote, as far as there is room. Says whether the jail's side is closed.
+    fn take_output(&mut self) -> bool {
+        let mut buffer = [0; INCOMING];
+        while self.links.outgoing.len() < OUTGOING {
+            match io::read(&self.master, &mut buffer) {
+                Ok(0) => return true,
+                Ok(count) => {
+                    self.filter.push(&buffer[..count], self.links.outgoing.end());
+                    self.links.watch.activity(Instant::now());
+                    if self.links.state == State::Gone {
+                        self.links.outgoing.clear();
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return false,
+                Err(_) => return true,
+            }
+        }
+        false
+    }
+
+    fn give_output(&mut self) {
+        // A full-screen program in the background would spoil the user's picture: it waits for the foreground,
+        // as the kernel makes a program wait that changes a terminal's settings there.
+        if self.links.state == State::Background
+            && self.filter.modes().any()
+            && !self.links.outgoing.is_empty()
+            && (self.stop_launcher)() == Stop::Stopped
+        {
+            self.links.state = State::Stopped;
+            return;
+        }
+        while !self.links.outgoing.is_empty() && self.links.state != State::Gone {
+            match self.screen.write(self.links.outgoing.pending()) {
+                Ok(count) => self.links.outgoing.consume(count),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => self.lose_terminal(),
+            }
+        }
+    }
+
+    fn look_for_stop(&mut self) {
+        let now = Instant::now();
+        let due = self.links.watch.next().is_some_and(|next| next <= now);
+        if due
+            && self.links.watch.looked(foreground_is_stopped(&self.master), now)
+            && self.links.state == State::Running
+        {
+            self.suspend();
+        }
+    }
+
+    /// The command is stopped: the user's shell gets the terminal as it was, and the launcher stops too.
+    fn suspend(&mut self) {
+        self.take_output();
+        self.switch_off();
+        self.linger();
+        self.screen.give_back();
+        self.links.state = State::Stopped;
+        if (self.stop_launcher)() == Stop::Refused {
+            self.continued();
+        }
+    }
+
+    fn continued(&mut self) {
+        match self.links.state {
+            State::Gone => return,
+            // A stop that was not ours: the shell may have changed the settings.
+            State::Running if self.screen.is_foreground() => {}
+            State::Running | State::Background | State::Stopped => self.links.state = State::Background,
+        }
+        if self.take_terminal().is_err() {
+            return self.lose_terminal();
+        }
+        signal_foreground(&self.master, Signal::WINCH);
+        signal_foreground(&self.master, Signal::CONT);
+    }
+
+    /// Writes the rest of the output and switches off what it has switched on.
+    fn switch_off(&mut self) {
+        self.filter.interrupt(self.links.outgoing.end());
+        let deadline = Instant::now() + PATIENCE;
+        let written = self.screen.write_until(self.links.outgoing.pending(), deadline);
+        self.links.outgoing.consume(written);
+        let mut off = Vec::new();
+        if !self.links.outgoing.is_empty() {
+            // The terminal may be in the middle of a sequence: CAN ends it.
+            off.push(0x18);
+            self.links.outgoing.clear();
+        }
+        let modes = self.filter.modes();
+        if self.links.suspended.as_ref() != Some(modes) {
+            off.extend(modes.off());
+            self.links.suspended = Some(modes.clone());
+        }
+        self.screen.write_until(&off, Instant::now() + PATIENCE);
+    }
+
+    /// Waits for answers that may still come, and throws away what is unread, so that the shell gets none of it.
+    fn linger(&mut self) {
+        let deadline = Instant::now() + LINGER;
+        let mut buffer = [0; INCOMING];
+        while self.filter.queries().open() > 0 && self.screen.wait_input(deadline) {
+            let Ok(count @ 1..) = self.screen.read(&mut buffer) else { break };
+            let queries = self.filter.queries();
+            self.links.scanner.scan(&buffer[..count], 0, |seen| match seen {
+                Seen::Answer => queries.answered(),
+                Seen::FenceAnswer => queries.fence_answered(),
+                Seen::SuspendKey => {}
+            });
+        }
+        self.screen.flush_input();
+    }
+
+    /// The jail has ended: relays what it wrote to the end, unless the terminal does not take it.
+    fn drain(&mut self) {
+        self.slave = None;
+        if self.links.state == State::Stopped {
+            self.links.state = State::Background;
+        }
+        if self.links.state == State::Background && self.take_terminal().is_err() {
+            self.lose_terminal();
+        }
+        let mut deadline = Instant::now() + DRAIN_STALL;
+        loop {
+            let ended = self.take_output();
+            let before = self.links.outgoing.len();
+            if self.links.state != State::Gone {
+                let written = self.screen.write_until(self.links.outgoing.pending(), deadline);
+                self.links.outgoing.consume(written);
+            }
+            if self.links.outgoing.len() < before {
+                deadline = Instant::now() + DRAIN_STALL;
+            }
+            if ended || Instant::now() >= deadline {
+                break;
+            }
+            if self.links.outgoing.len() < OUTGOING && !ready(&self.master, PollFlags::IN, Some(deadline)) {
+                break;
+            }
+        }
+        self.filter.finish(self.links.outgoing.end());
+    }
+
+    fn lose_terminal(&mut self) {
+        self.links.state = State::Gone;
+        self.links.outgoing.clear();
+        signal(&self.hung_up);
+    }
+
+    fn restore(&mut self) {
+        if std::mem::replace(&mut self.links.restored, true) {
+            return;
+        }
+        if self.links.state == State::Gone {
+            return;
+        }
+        self.switch_off();
+        if self.links.state == State::Running {
+            self.linger();
+        }
+        self.screen.give_back();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}

@@ -1,0 +1,79 @@
+//! Plain escape sequences that pass.
+
+/// What a plain escape sequence changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EscEffect {
+    /// Nothing that outlives the command.
+    Picture,
+    /// Application keypad on.
+    KeypadApplication,
+    /// Application keypad off.
+    KeypadNumeric,
+    /// A character set is put in the slot with this number.
+    Designate(u8),
+    /// It is replaced by a soft reset.
+    SoftReset,
+}
+
+/// A plain escape sequence: `ESC intermediate final`.
+#[derive(Debug)]
+pub struct EscRow {
+    /// An intermediate byte, or 0.
+    pub inter: u8,
+    /// The final bytes.
+    pub last: &'static [u8],
+    /// What is tracked.
+    pub effect: EscEffect,
+    /// Why it is safe.
+    pub safe: &'static str,
+    /// Who needs it.
+    pub used_by: &'static str,
+}
+
+/// The character sets that may be chosen: ASCII, British, line drawing.
+const SETS: &[u8] = b"B0A";
+const DRAWING: &str = "tracked and put back; none of these sets has control characters";
+
+/// Escape sequences that pass.
+pub static ESC: &[EscRow] = &[
+    EscRow {
+        inter: 0,
+        last: b"78",
+        effect: EscEffect::Picture,
+        safe: "saves or restores the cursor",
+        used_by: "claude",
+    },
+    EscRow {
+        inter: 0,
+        last: b"DEM",
+        effect: EscEffect::Picture,
+        safe: "moves the cursor within the window",
+        used_by: "editors, pagers",
+    },
+    EscRow { inter: 0, last: b"H", effect: EscEffect::Picture, safe: "sets a tab stop", used_by: "tabs" },
+    EscRow {
+        inter: 0,
+        last: b"=",
+        effect: EscEffect::KeypadApplication,
+        safe: "tracked and reset",
+        used_by: "pagers",
+    },
+    EscRow { inter: 0, last: b">", effect: EscEffect::KeypadNumeric, safe: "the default", used_by: "pagers" },
+    EscRow {
+        inter: 0,
+        last: b"c",
+        effect: EscEffect::SoftReset,
+        safe: "a full reset would undo what others set up",
+        used_by: "reset",
+    },
+    EscRow {
+        inter: b'(',
+        last: SETS,
+        effect: EscEffect::Designate(0),
+        safe: DRAWING,
+        used_by: "claude, ncurses",
+    },
+    EscRow { inter: b')', last: SETS, effect: EscEffect::Designate(1), safe: DRAWING, used_by: "ncurses" },
+    EscRow { inter: b'*', last: SETS, effect: EscEffect::Designate(2), safe: DRAWING, used_by: "ncurses" },
+    EscRow { inter: b'+', last: SETS, effect: EscEffect::Designate(3), safe: DRAWING, used_by: "ncurses" },
+];
