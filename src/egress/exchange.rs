@@ -43,15 +43,17 @@ pub(super) enum Failure {
 /// Says whether what was read ahead of a body can be its beginning, so that a request that is plainly malformed never
 /// reaches the origin.
 pub(super) fn check_ahead(framing: Framing, ahead: &[u8]) -> Result<(), ChunkError> {
-    let (mut reader, mut rest) = (ChunkReader::default(), ahead);
-    while framing == Framing::Chunked {
-        let (used, piece) = reader.next(rest)?;
-        rest = &rest[used..];
-        if !matches!(piece, Piece::Data(_)) {
-            break;
-        }
+    if framing != Framing::Chunked {
+        return Ok(());
     }
-    Ok(())
+    let (mut reader, mut rest) = (ChunkReader::default(), ahead);
+    loop {
+        let (used, piece) = reader.next(rest)?;
+        if !matches!(piece, Piece::Data(_)) {
+            return Ok(());
+        }
+        rest = &rest[used..];
+    }
 }
 
 /// Sends `outgoing` with its body and passes the response back. Returns what becomes of the client's connection.
@@ -202,7 +204,9 @@ impl Exchange<'_> {
                     return Ok(Downloaded::Upgraded(ahead.split_off(length)));
                 }
                 101 => {
-                    return Err(Failure::Origin("it changed to a protocol that was not asked for".to_owned()));
+                    return Err(Failure::Origin(
+                        "it changed to a protocol that was not asked for".to_owned(),
+                    ));
                 }
                 100..200 => {
                     if self.outgoing.version == Version::Http11 {

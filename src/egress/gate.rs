@@ -16,7 +16,7 @@ use crate::egress::limits::{
 use crate::egress::names::NamePool;
 use crate::egress::resolve::{Lookup, SystemLookup};
 use crate::egress::{Door, LateBind, NetEvent, Observer, Verdict};
-use crate::policy::authority::{Authority, HostName};
+use crate::policy::authority::{Authority, Host, HostName};
 use crate::policy::net::NetPolicy;
 
 /// Late listeners that wait for their accept loop.
@@ -90,12 +90,18 @@ impl Gate {
         self.tell(door, &denial.target, verdict);
     }
 
-    /// Tells the observer that the resolver denied `name`.
+    /// Tells the observer that the resolver denied `name`, for the reason that holds for it on port 443.
     pub(super) fn tell_no_such_name(&self, name: &HostName) {
-        let line =
-            format!("ai-jail: {name} is not allowed (no rule matches); allow it with --allow-host {name}");
-        let verdict = Verdict::Denied { code: "no-rule", line };
-        self.observer.decided(NetEvent { door: Door::Resolver, host: name.to_string(), port: None, verdict });
+        let target = Authority { host: Host::Name(name.clone()), port: 443 };
+        if let Decision::Deny(denial) = decide(&self.policy, &target) {
+            let verdict = Verdict::Denied { code: denial.reason.code(), line: denial.to_string() };
+            self.observer.decided(NetEvent {
+                door: Door::Resolver,
+                host: name.to_string(),
+                port: None,
+                verdict,
+            });
+        }
     }
 
     /// Makes sure that there is a listener on each of `addrs`, as far as they can be had; those that cannot are told

@@ -27,11 +27,20 @@ where
     F: Fn(Arc<Gate>, TcpStream) -> H,
     H: Future<Output = ()> + Send + 'static,
 {
+    // A door holds a slot while it waits for a client. It brings that one along, so that many quiet doors take nothing
+    // from a busy one.
+    gate.slots.add_permits(1);
     let mut running = JoinSet::new();
     loop {
-        let (permit, stream) = tokio::select! {
+        let permit = tokio::select! {
             Some(_) = running.join_next() => continue,
-            accepted = accept_one(gate, &listener) => accepted?,
+            permit = Arc::clone(&gate.slots).acquire_owned() => permit.map_err(io::Error::other)?,
+        };
+        let stream = loop {
+            tokio::select! {
+                Some(_) = running.join_next() => {}
+                accepted = accept_one(&listener) => break accepted?,
+            }
         };
         let work = handle(Arc::clone(gate), stream);
         running.spawn(async move {
@@ -68,18 +77,13 @@ pub(super) async fn accept_late(
     }
 }
 
-async fn accept_one(
-    gate: &Gate,
-    listener: &TcpListener,
-) -> io::Result<(tokio::sync::OwnedSemaphorePermit, TcpStream)> {
-    let slots = Arc::clone(&gate.slots);
-    let permit = slots.acquire_owned().await.map_err(io::Error::other)?;
+async fn accept_one(listener: &TcpListener) -> io::Result<TcpStream> {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 // Interactive protocols suffer from delayed small writes; a refusal of the option costs nothing else.
                 let _ = stream.set_nodelay(true);
-                return Ok((permit, stream));
+                return Ok(stream);
             }
             Err(error) if is_passing(&error) => {}
             Err(error) if is_shortage(&error) => tokio::time::sleep(REST).await,
