@@ -1,4 +1,8 @@
 //! The doors to the network, and the one pure decision behind them.
+//!
+//! Listeners are made inside the jail's network namespace by somebody else and served here, outside. Whatever comes
+//! through them is read by our own strict parsers ([`head`], [`chunk`], [`ask`], [`dns_message`]), turned into one
+//! canonical [`Authority`](crate::policy::authority::Authority), and put to [`decide`].
 
 pub mod ask;
 pub mod chunk;
@@ -9,3 +13,146 @@ pub mod limits;
 pub mod names;
 pub mod reach;
 pub mod rewrite;
+
+mod dns;
+mod exchange;
+mod gate;
+mod http;
+mod listener;
+mod proxy;
+mod reply;
+mod resolve;
+mod transparent;
+mod tunnel;
+mod wire;
+
+#[cfg(test)]
+mod door_tests;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddrV4, TcpListener, UdpSocket};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::egress::gate::Gate;
+use crate::egress::limits::Deadlines;
+use crate::policy::net::NetPolicy;
+
+/// The listeners, bound inside the jail's network namespace. Their blocking mode does not matter.
+#[derive(Debug)]
+pub struct Doors {
+    /// The resolver, 127.0.0.1:53.
+    pub dns_udp: UdpSocket,
+    /// The resolver over TCP, 127.0.0.1:53.
+    pub dns_tcp: TcpListener,
+    /// Plain HTTP by name, 0.0.0.0:80.
+    pub http: TcpListener,
+    /// TLS by name, 0.0.0.0:443.
+    pub https: TcpListener,
+    /// HTTP (and SOCKS) for programs that know a proxy, 127.0.0.1:3128.
+    pub proxy: TcpListener,
+}
+
+/// Makes listeners in the namespace while the jail runs.
+pub trait LateBind: Send + Sync {
+    /// A TCP listener on `addr`, which is an address that a name or a rule has been given. Fails when the namespace is
+    /// gone or something in the jail occupies the port. The wait is bounded by the caller.
+    fn bind(&self, addr: SocketAddrV4) -> Pin<Box<dyn Future<Output = io::Result<TcpListener>> + Send + '_>>;
+}
+
+/// Hears of every decision. Called on the doors' thread, so it must not block.
+pub trait Observer: Send + Sync {
+    /// Takes note of `event`.
+    fn decided(&self, event: NetEvent);
+}
+
+/// One thing that happened at a door.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetEvent {
+    /// Where.
+    pub door: Door,
+    /// The host, canonical.
+    pub host: String,
+    /// The port; `None` for a question to the resolver.
+    pub port: Option<u16>,
+    /// What.
+    pub verdict: Verdict,
+}
+
+/// The doors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// The HTTP proxy.
+    Proxy,
+    /// A connection by name or address, with no proxy in between.
+    Transparent,
+    /// The resolver.
+    Resolver,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was allowed by `rule`. A [`Verdict::Closed`] or [`Verdict::Failed`] follows.
+    Allowed {
+        /// The rule's text.
+        rule: String,
+    },
+    /// It was denied.
+    Denied {
+        /// A word for the reason, of [`decide::Reason::code`].
+        code: &'static str,
+        /// The line that the jail was told.
+        line: String,
+    },
+    /// It was allowed, and the host could not be reached or a listener not be made.
+    Failed {
+        /// The line that the jail was told.
+        line: String,
+    },
+    /// An allowed connection or request ended.
+    Closed {
+        /// Bytes from the jail, bodies alone for plain HTTP.
+        up: u64,
+        /// Bytes to the jail.
+        down: u64,
+    },
+}
+
+/// Serves the doors until the returned future is dropped, which ends every connection. Needs a tokio runtime with time
+/// and I/O; one thread is enough. Returns only when a door fails for good.
+///
+/// Every connection takes up to two descriptors: raise the soft limit of open files before this is called, since the
+/// number of connections is derived from it (at most [`limits::MAX_CONNECTIONS`]).
+pub async fn serve(
+    doors: Doors,
+    policy: Arc<NetPolicy>,
+    late: Arc<dyn LateBind>,
+    observer: Arc<dyn Observer>,
+) -> io::Result<Infallible> {
+    let (gate, late_listeners) = Gate::new(policy, late, observer, Deadlines::default());
+    serve_gate(doors, Arc::new(gate), late_listeners).await
+}
+
+async fn serve_gate(
+    doors: Doors,
+    gate: Arc<Gate>,
+    late_listeners: tokio::sync::mpsc::Receiver<TcpListener>,
+) -> io::Result<Infallible> {
+    let http = listener::adopt(doors.http)?;
+    let https = listener::adopt(doors.https)?;
+    let proxy = listener::adopt(doors.proxy)?;
+    let dns_tcp = listener::adopt(doors.dns_tcp)?;
+    doors.dns_udp.set_nonblocking(true)?;
+    let dns_udp = tokio::net::UdpSocket::from_std(doors.dns_udp)?;
+
+    tokio::select! {
+        failed = listener::accept(&gate, http, transparent::serve) => failed,
+        failed = listener::accept(&gate, https, transparent::serve) => failed,
+        failed = listener::accept(&gate, proxy, proxy::serve) => failed,
+        failed = listener::accept_late(&gate, late_listeners) => failed,
+        failed = dns::serve_tcp(&gate, dns_tcp) => failed,
+        failed = dns::serve_udp(&gate, dns_udp) => failed,
+    }
+}

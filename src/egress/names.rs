@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::egress::limits::MAX_NAMES;
 use crate::policy::authority::HostName;
 
-/// The address of the namespace's own loopback interface; no name gets it.
+/// The address that the namespace's loopback interface has in the pool's block; no name gets it.
 pub const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// The prefix length of the pool, 198.18.0.0/15: set aside for benchmarks (RFC 2544), so that no real host has one.
 pub const POOL_PREFIX: u8 = 15;

@@ -6,9 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use ipnet::{IpNet, Ipv4Net};
 
 use crate::egress::decide::{Decision, decide};
+use crate::egress::names::is_pooled;
 use crate::policy::authority::{Authority, Host, HostName};
 use crate::policy::host_rule::{HostPattern, Hosts, Ports};
 use crate::policy::net::NetPolicy;
+use crate::policy::origin::Sourced;
 
 /// The ports that have a listener on every address of the namespace.
 const WEB_PORTS: [u16; 2] = [80, 443];
@@ -19,12 +21,16 @@ const ROUTED_PREFIX: u8 = 24;
 /// Whether `name` is allowed on at least one port, so that the resolver may answer for it.
 pub fn could_allow_name(policy: &NetPolicy, name: &HostName) -> bool {
     let host = Host::Name(name.clone());
-    let covering = |rules: &'_ [crate::policy::origin::Sourced<HostPattern>]| {
+    let covering = |rules: &[Sourced<HostPattern>]| {
         let ranges = rules.iter().filter(|rule| rule.value.matches_host(&host));
         ranges.flat_map(|rule| rule.value.ports().ranges()).collect::<Vec<_>>()
     };
+    let allowed = covering(&policy.allow);
+    if allowed.is_empty() {
+        return false;
+    }
     // The lowest allowed port is where an allowed range begins or just behind a denied one.
-    let begins = covering(&policy.allow).into_iter().map(|range| *range.start());
+    let begins = allowed.into_iter().map(|range| *range.start());
     let behind = covering(&policy.deny).into_iter().filter_map(|range| range.end().checked_add(1));
     let mut candidates = begins.chain(behind);
     candidates.any(|port| allows(policy, &host, port))
@@ -74,11 +80,8 @@ fn routed(rule: &HostPattern) -> Option<Ipv4Net> {
         return None;
     };
     let served = single_port(rule).is_some() || WEB_PORTS.iter().any(|port| rule.ports().contains(*port));
-    let elsewhere = [Ipv4Addr::LOCALHOST, super::names::OWN_ADDRESS]
-        .iter()
-        .zip([8, super::names::POOL_PREFIX])
-        .all(|(ip, prefix)| Ipv4Net::new(*ip, prefix).is_ok_and(|local| !local.contains(&net.network())));
-    (net.prefix_len() >= ROUTED_PREFIX && served && elsewhere).then_some(*net)
+    let has_route = net.network().is_loopback() || is_pooled(net.network());
+    (net.prefix_len() >= ROUTED_PREFIX && served && !has_route).then_some(*net)
 }
 
 #[cfg(test)]

@@ -1,0 +1,337 @@
+//! One plain request and its response: the body goes up while the answer comes down, neither is gathered.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::net::TcpStream;
+
+use crate::egress::chunk::{BODY_END, CHUNK_END, ChunkError, ChunkReader, Piece, chunk_start};
+use crate::egress::gate::Gate;
+use crate::egress::head::{Framing, HeadError, Response, Version, head_length};
+use crate::egress::rewrite::{After, Body, response_body, response_head};
+use crate::egress::tunnel::{self, pump};
+use crate::egress::wire::{Activity, Wire, consume, read_into, write_all};
+use crate::policy::authority::Authority;
+
+/// Interim responses (100, 103) before the real one; servers send one or two.
+const MAX_INTERIM: usize = 16;
+
+/// A request that was understood and allowed.
+pub(super) struct Outgoing {
+    pub(super) target: Authority,
+    /// The head as the origin gets it.
+    pub(super) head: Vec<u8>,
+    pub(super) method: String,
+    /// The client's version.
+    pub(super) version: Version,
+    pub(super) framing: Framing,
+    /// What the client wants to become of its connection.
+    pub(super) after: After,
+    pub(super) websocket: bool,
+}
+
+/// How an exchange failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The client's body is malformed and nothing was answered yet.
+    Request(String),
+    /// The origin gave no answer that can be passed on, and nothing was.
+    Origin(String),
+    /// The answer has begun, or there is nobody to answer.
+    Cut,
+}
+
+/// Says whether what was read ahead of a body can be its beginning, so that a request that is plainly malformed never
+/// reaches the origin.
+pub(super) fn check_ahead(framing: Framing, ahead: &[u8]) -> Result<(), ChunkError> {
+    if framing != Framing::Chunked {
+        return Ok(());
+    }
+    let (mut reader, mut rest) = (ChunkReader::default(), ahead);
+    loop {
+        let (used, piece) = reader.next(rest)?;
+        if !matches!(piece, Piece::Data(_)) {
+            return Ok(());
+        }
+        rest = &rest[used..];
+    }
+}
+
+/// Sends `outgoing` with its body and passes the response back. Returns what becomes of the client's connection.
+pub(super) async fn run(
+    gate: &Gate,
+    wire: &mut Wire,
+    upstream: &TcpStream,
+    outgoing: &Outgoing,
+    activity: &Activity,
+) -> Result<After, Failure> {
+    let progress = Progress { uploaded: AtomicBool::new(false), answered: AtomicBool::new(false) };
+    let Wire { stream: client, ahead } = wire;
+    let exchange = Exchange { client, upstream, outgoing, activity, progress: &progress };
+    let downloaded = {
+        let upload = exchange.upload(ahead);
+        let download = exchange.download();
+        tokio::pin!(upload, download);
+        let mut uploading = true;
+        loop {
+            tokio::select! {
+                ended = &mut upload, if uploading => match ended {
+                    Ok(()) => uploading = false,
+                    // The origin may have answered before it read everything.
+                    Err(UploadError::Origin) => uploading = false,
+                    Err(UploadError::Client) => break Err(Failure::Cut),
+                    Err(UploadError::Chunks(_)) if progress.answered() => break Err(Failure::Cut),
+                    Err(UploadError::Chunks(error)) => break Err(Failure::Request(error.to_string())),
+                },
+                ended = &mut download => break ended,
+                () = activity.idle_for(gate.deadlines.idle) => break Err(match progress.answered() {
+                    true => Failure::Cut,
+                    false => Failure::Origin("it did not answer".to_owned()),
+                }),
+            }
+        }
+    };
+    match downloaded? {
+        Downloaded::Response(after) => Ok(after),
+        Downloaded::Upgraded(early) => {
+            let late = std::mem::take(ahead);
+            let sent = write_all(client, &early).await.is_ok() && write_all(upstream, &late).await.is_ok();
+            if sent {
+                tunnel::run(client, upstream, activity, &gate.deadlines).await;
+            }
+            Err(Failure::Cut)
+        }
+    }
+}
+
+struct Progress {
+    uploaded: AtomicBool,
+    answered: AtomicBool,
+}
+
+impl Progress {
+    fn answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
+    }
+}
+
+struct Exchange<'e> {
+    client: &'e TcpStream,
+    upstream: &'e TcpStream,
+    outgoing: &'e Outgoing,
+    activity: &'e Activity,
+    progress: &'e Progress,
+}
+
+enum UploadError {
+    Client,
+    Origin,
+    Chunks(ChunkError),
+}
+
+enum Downloaded {
+    Response(After),
+    /// The origin speaks WebSocket from here on; these bytes of it came already.
+    Upgraded(Vec<u8>),
+}
+
+impl Exchange<'_> {
+    async fn upload(&self, ahead: &mut Vec<u8>) -> Result<(), UploadError> {
+        self.send_up(&self.outgoing.head).await?;
+        match self.outgoing.framing {
+            Framing::Unstated => {}
+            Framing::Length(length) => self.upload_length(ahead, length).await?,
+            Framing::Chunked => self.upload_chunks(ahead).await?,
+        }
+        self.progress.uploaded.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn upload_length(&self, ahead: &mut Vec<u8>, mut left: u64) -> Result<(), UploadError> {
+        while left > 0 {
+            if ahead.is_empty() {
+                self.more_from_client(ahead).await?;
+            }
+            let count = usize::try_from(left).unwrap_or(usize::MAX).min(ahead.len());
+            self.send_up(&ahead[..count]).await?;
+            self.activity.sent_up(count);
+            consume(ahead, count);
+            left -= count as u64;
+        }
+        Ok(())
+    }
+
+    async fn upload_chunks(&self, ahead: &mut Vec<u8>) -> Result<(), UploadError> {
+        let mut reader = ChunkReader::default();
+        loop {
+            let (used, piece) = reader.next(ahead).map_err(UploadError::Chunks)?;
+            match piece {
+                Piece::More => {}
+                Piece::End => self.send_up(BODY_END).await?,
+                Piece::Data(count) => {
+                    self.send_up(&[&chunk_start(count), &ahead[used - count..used], CHUNK_END].concat())
+                        .await?;
+                    self.activity.sent_up(count);
+                }
+            }
+            consume(ahead, used);
+            match piece {
+                Piece::End => return Ok(()),
+                Piece::More => self.more_from_client(ahead).await?,
+                Piece::Data(_) => {}
+            }
+        }
+    }
+
+    async fn more_from_client(&self, ahead: &mut Vec<u8>) -> Result<(), UploadError> {
+        match read_into(self.client, ahead).await {
+            Ok(1..) => Ok(()),
+            _ => Err(UploadError::Client),
+        }
+    }
+
+    async fn send_up(&self, bytes: &[u8]) -> Result<(), UploadError> {
+        write_all(self.upstream, bytes).await.map_err(|_| UploadError::Origin)
+    }
+
+    async fn download(&self) -> Result<Downloaded, Failure> {
+        let mut ahead = Vec::new();
+        for _ in 0..MAX_INTERIM {
+            let length = self.read_head(&mut ahead).await?;
+            let response = Response::parse(&ahead[..length]).map_err(not_http)?;
+            match response.status {
+                101 if self.outgoing.websocket => {
+                    self.answer(&response_head(&response, Body::None(None), After::Close)).await?;
+                    return Ok(Downloaded::Upgraded(ahead.split_off(length)));
+                }
+                101 => {
+                    return Err(Failure::Origin(
+                        "it changed to a protocol that was not asked for".to_owned(),
+                    ));
+                }
+                100..200 => {
+                    if self.outgoing.version == Version::Http11 {
+                        self.send_down(&response_head(&response, Body::None(None), After::Close)).await?;
+                    }
+                    consume(&mut ahead, length);
+                }
+                _ => {
+                    let found = response_body(
+                        &response,
+                        response.framing().map_err(not_http)?,
+                        &self.outgoing.method,
+                    );
+                    // HTTP/1.0 has no chunks.
+                    let shown = match (found, self.outgoing.version) {
+                        (Body::Chunked, Version::Http10) => Body::UntilClose,
+                        _ => found,
+                    };
+                    let uploaded = self.progress.uploaded.load(Ordering::Relaxed);
+                    let after = match shown {
+                        Body::UntilClose => After::Close,
+                        _ if uploaded => self.outgoing.after,
+                        _ => After::Close,
+                    };
+                    self.answer(&response_head(&response, shown, after)).await?;
+                    consume(&mut ahead, length);
+                    self.download_body(ahead, found, shown).await?;
+                    return Ok(Downloaded::Response(after));
+                }
+            }
+        }
+        Err(Failure::Origin("it sent nothing but interim responses".to_owned()))
+    }
+
+    async fn download_body(&self, ahead: Vec<u8>, found: Body, shown: Body) -> Result<(), Failure> {
+        match found {
+            Body::None(_) => Ok(()),
+            Body::Length(length) => self.download_length(ahead, length).await,
+            Body::Chunked => self.download_chunks(ahead, shown).await,
+            Body::UntilClose => {
+                self.send_down(&ahead).await?;
+                self.activity.sent_down(ahead.len());
+                let count = |count| self.activity.sent_down(count);
+                pump(self.upstream, self.client, count).await.map_err(|_| Failure::Cut)
+            }
+        }
+    }
+
+    async fn download_length(&self, mut ahead: Vec<u8>, mut left: u64) -> Result<(), Failure> {
+        while left > 0 {
+            if ahead.is_empty() {
+                self.more_from_origin(&mut ahead).await?;
+            }
+            let count = usize::try_from(left).unwrap_or(usize::MAX).min(ahead.len());
+            self.send_down(&ahead[..count]).await?;
+            self.activity.sent_down(count);
+            consume(&mut ahead, count);
+            left -= count as u64;
+        }
+        Ok(())
+    }
+
+    async fn download_chunks(&self, mut ahead: Vec<u8>, shown: Body) -> Result<(), Failure> {
+        let mut reader = ChunkReader::default();
+        loop {
+            let (used, piece) = reader.next(&ahead).map_err(|_| Failure::Cut)?;
+            match (piece, shown) {
+                (Piece::More, _) | (Piece::End, Body::UntilClose) => {}
+                (Piece::End, _) => self.send_down(BODY_END).await?,
+                (Piece::Data(count), _) => {
+                    let data = &ahead[used - count..used];
+                    match shown {
+                        Body::Chunked => {
+                            self.send_down(&[&chunk_start(count), data, CHUNK_END].concat()).await?
+                        }
+                        _ => self.send_down(data).await?,
+                    }
+                    self.activity.sent_down(count);
+                }
+            }
+            consume(&mut ahead, used);
+            match piece {
+                Piece::End => return Ok(()),
+                Piece::More => self.more_from_origin(&mut ahead).await?,
+                Piece::Data(_) => {}
+            }
+        }
+    }
+
+    async fn read_head(&self, ahead: &mut Vec<u8>) -> Result<usize, Failure> {
+        let mut seen = 0;
+        loop {
+            if let Some(length) = head_length(ahead, seen).map_err(not_http)? {
+                return Ok(length);
+            }
+            seen = ahead.len();
+            match read_into(self.upstream, ahead).await {
+                Ok(0) => {
+                    return Err(Failure::Origin("it closed the connection without an answer".to_owned()));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    return Err(Failure::Origin(format!("the connection broke before an answer ({error})")));
+                }
+            }
+        }
+    }
+
+    async fn more_from_origin(&self, ahead: &mut Vec<u8>) -> Result<(), Failure> {
+        match read_into(self.upstream, ahead).await {
+            Ok(1..) => Ok(()),
+            _ => Err(Failure::Cut),
+        }
+    }
+
+    async fn answer(&self, head: &[u8]) -> Result<(), Failure> {
+        self.progress.answered.store(true, Ordering::Relaxed);
+        self.send_down(head).await
+    }
+
+    async fn send_down(&self, bytes: &[u8]) -> Result<(), Failure> {
+        write_all(self.client, bytes).await.map_err(|_| Failure::Cut)
+    }
+}
+
+fn not_http(error: HeadError) -> Failure {
+    Failure::Origin(format!("its answer is refused: {error}"))
+}

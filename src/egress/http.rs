@@ -1,0 +1,253 @@
+//! HTTP/1 from the jail: the proxy's requests, and those to an origin's port 80. Every request on a connection is
+//! decided about by itself.
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::egress::ask::{Ask, AskError, Forward, ask_origin, ask_proxy};
+use crate::egress::decide::{Denial, Dial};
+use crate::egress::exchange::{self, Outgoing};
+use crate::egress::gate::Gate;
+use crate::egress::head::{Framing, HeadError, Request, head_length};
+use crate::egress::reply::{ESTABLISHED, Status, reply};
+use crate::egress::resolve::{self, DialError};
+use crate::egress::rewrite::{After, after_request, request_head, wants_websocket};
+use crate::egress::wire::{Activity, Wire, write_all};
+use crate::egress::{Door, Verdict, tunnel};
+use crate::policy::authority::Authority;
+use crate::policy::host_rule::StreamCheck;
+
+/// What the client takes us for.
+pub(super) enum Role {
+    /// A proxy.
+    Proxy,
+    /// The origin itself, at its port 80. `door` is the one that the connection came through.
+    Origin { door: Door, origin: Authority },
+}
+
+/// Serves a connection until either side ends it.
+pub(super) async fn serve(gate: &Gate, mut wire: Wire, mut role: Role) {
+    let mut first = true;
+    loop {
+        let length = match read_head(gate, &mut wire, first).await {
+            Ok(length) => length,
+            Err(NoHead::Gone) => return,
+            Err(NoHead::Bad(error)) => return refuse(gate, wire, error.into()).await,
+        };
+        first = false;
+        let step = match understand(&wire.ahead[..length], &role) {
+            Ok(step) => step,
+            Err(error) => return refuse(gate, wire, error).await,
+        };
+        wire.consume(length);
+        match step {
+            Step::Forward(outgoing) => {
+                let door = role.door();
+                match forward(gate, door, &mut wire, outgoing).await {
+                    Next::Request => {}
+                    Next::End => return,
+                    Next::Linger => return wire.linger(gate.deadlines.linger).await,
+                }
+            }
+            Step::Tunnel(target) => {
+                let allowed = match gate.admit(Door::Proxy, &target) {
+                    Ok(allowed) => allowed,
+                    Err(denial) => {
+                        return answer_last(gate, wire, &forbidden(&denial, "CONNECT", After::Close)).await;
+                    }
+                };
+                if target.port == 80 && allowed.rule.value.check() == StreamCheck::Protocol {
+                    if write_all(&wire.stream, ESTABLISHED).await.is_err() {
+                        return;
+                    }
+                    role = Role::Origin { door: Door::Proxy, origin: target };
+                    first = true;
+                    continue;
+                }
+                let upstream = match dial(gate, Door::Proxy, &target, allowed.dial).await {
+                    Ok(upstream) => upstream,
+                    Err(error) => {
+                        return answer_last(gate, wire, &unreachable(&error, "CONNECT", After::Close)).await;
+                    }
+                };
+                if write_all(&wire.stream, ESTABLISHED).await.is_ok() {
+                    tunnel(gate, Door::Proxy, &target, wire, upstream).await;
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// Connects to an allowed target and tells the observer when that fails.
+pub(super) async fn dial(
+    gate: &Gate,
+    door: Door,
+    target: &Authority,
+    dial: Dial,
+) -> Result<TcpStream, DialError> {
+    let connected = resolve::connect(gate, target, dial).await;
+    match &connected {
+        Ok(_) => {}
+        Err(DialError::Denied(denial)) => gate.tell_denied(door, denial),
+        Err(error) => gate.tell(door, target, Verdict::Failed { line: error.to_string() }),
+    }
+    connected
+}
+
+/// Carries bytes both ways, those that were read ahead first, and tells the observer how many.
+pub(super) async fn tunnel(gate: &Gate, door: Door, target: &Authority, mut wire: Wire, upstream: TcpStream) {
+    let activity = Activity::new();
+    let ahead = std::mem::take(&mut wire.ahead);
+    if write_all(&upstream, &ahead).await.is_ok() {
+        activity.sent_up(ahead.len());
+        drop(ahead);
+        tunnel::run(&wire.stream, &upstream, &activity, &gate.deadlines).await;
+    }
+    let (up, down) = activity.totals();
+    gate.tell(door, target, Verdict::Closed { up, down });
+}
+
+impl Role {
+    fn door(&self) -> Door {
+        match self {
+            Self::Proxy => Door::Proxy,
+            Self::Origin { door, .. } => *door,
+        }
+    }
+}
+
+enum Step {
+    Tunnel(Authority),
+    Forward(Outgoing),
+}
+
+enum Next {
+    Request,
+    End,
+    Linger,
+}
+
+enum NoHead {
+    Gone,
+    Bad(HeadError),
+}
+
+async fn read_head(gate: &Gate, wire: &mut Wire, first: bool) -> Result<usize, NoHead> {
+    if wire.ahead.is_empty() && !first {
+        let Ok(Ok(1..)) = timeout(gate.deadlines.keep_alive, wire.fill()).await else {
+            return Err(NoHead::Gone);
+        };
+    }
+    let read = async {
+        let mut seen = 0;
+        loop {
+            if let Some(length) = head_length(&wire.ahead, seen).map_err(NoHead::Bad)? {
+                return Ok(length);
+            }
+            seen = wire.ahead.len();
+            match wire.fill().await {
+                Ok(1..) => {}
+                _ => return Err(NoHead::Gone),
+            }
+        }
+    };
+    timeout(gate.deadlines.head, read).await.unwrap_or(Err(NoHead::Gone))
+}
+
+fn understand(head: &[u8], role: &Role) -> Result<Step, AskError> {
+    let request = Request::parse(head)?;
+    let forward = match role {
+        Role::Origin { origin, .. } => ask_origin(&request, origin)?,
+        Role::Proxy => match ask_proxy(&request)? {
+            Ask::Tunnel(target) => return Ok(Step::Tunnel(target)),
+            Ask::Forward(forward) => forward,
+        },
+    };
+    Ok(Step::Forward(outgoing(&request, forward)))
+}
+
+fn outgoing(request: &Request<'_>, forward: Forward<'_>) -> Outgoing {
+    Outgoing {
+        head: request_head(request, &forward),
+        method: request.method.to_owned(),
+        version: request.version,
+        framing: forward.framing,
+        after: after_request(request),
+        websocket: wants_websocket(request),
+        target: forward.target,
+    }
+}
+
+async fn forward(gate: &Gate, door: Door, wire: &mut Wire, outgoing: Outgoing) -> Next {
+    // Without a body the next request begins right behind this head; with one, an answer of ours ends the connection.
+    let after = if outgoing.framing == Framing::Unstated { outgoing.after } else { After::Close };
+    if exchange::check_ahead(outgoing.framing, &wire.ahead).is_err() {
+        let line = "ai-jail: the request is refused: the body's chunks are malformed";
+        return answer(
+            wire,
+            &reply(Status::BadRequest, line, None, &outgoing.method, After::Close),
+            After::Close,
+        )
+        .await;
+    }
+    let allowed = match gate.admit(door, &outgoing.target) {
+        Ok(allowed) => allowed,
+        Err(denial) => return answer(wire, &forbidden(&denial, &outgoing.method, after), after).await,
+    };
+    let upstream = match dial(gate, door, &outgoing.target, allowed.dial).await {
+        Ok(upstream) => upstream,
+        Err(error) => return answer(wire, &unreachable(&error, &outgoing.method, after), after).await,
+    };
+    let activity = Activity::new();
+    let ended = exchange::run(gate, wire, &upstream, &outgoing, &activity).await;
+    let (up, down) = activity.totals();
+    gate.tell(door, &outgoing.target, Verdict::Closed { up, down });
+    let (status, line) = match ended {
+        Ok(After::KeepAlive) => return Next::Request,
+        // What a client sends behind the end of its connection must not turn the answer into a reset.
+        Ok(After::Close) => return Next::Linger,
+        Err(exchange::Failure::Cut) => return Next::End,
+        Err(exchange::Failure::Request(why)) => {
+            (Status::BadRequest, format!("ai-jail: the request is refused: {why}"))
+        }
+        Err(exchange::Failure::Origin(why)) => {
+            (Status::BadGateway, format!("ai-jail: {} is allowed, but {why}", outgoing.target))
+        }
+    };
+    answer(wire, &reply(status, &line, None, &outgoing.method, After::Close), After::Close).await
+}
+
+async fn answer(wire: &Wire, answer: &[u8], after: After) -> Next {
+    match (write_all(&wire.stream, answer).await, after) {
+        (Err(_), _) => Next::End,
+        (Ok(()), After::KeepAlive) => Next::Request,
+        (Ok(()), After::Close) => Next::Linger,
+    }
+}
+
+async fn refuse(gate: &Gate, wire: Wire, error: AskError) {
+    let status = match error {
+        AskError::Head(HeadError::TooLarge) => Status::HeadTooLarge,
+        _ => Status::BadRequest,
+    };
+    let line = format!("ai-jail: the request is refused: {error}");
+    answer_last(gate, wire, &reply(status, &line, None, "", After::Close)).await;
+}
+
+async fn answer_last(gate: &Gate, wire: Wire, answer: &[u8]) {
+    if write_all(&wire.stream, answer).await.is_ok() {
+        wire.linger(gate.deadlines.linger).await;
+    }
+}
+
+fn forbidden(denial: &Denial, method: &str, after: After) -> Vec<u8> {
+    reply(Status::Forbidden, &denial.to_string(), Some(&denial.target), method, after)
+}
+
+fn unreachable(error: &DialError, method: &str, after: After) -> Vec<u8> {
+    match error {
+        DialError::Denied(denial) => forbidden(denial, method, after),
+        error => reply(Status::BadGateway, &error.to_string(), None, method, after),
+    }
+}

@@ -1,0 +1,162 @@
+//! From an allowed target to a connection: the lookup outside, the check of every address, the race over those that
+//! passed (NET-4).
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::egress::decide::{Denial, Dial, vet};
+use crate::egress::gate::Gate;
+use crate::egress::limits::{Deadlines, MAX_ADDRESSES};
+use crate::policy::authority::Authority;
+
+/// Looks names up. Only names that the policy allows ever get here.
+pub(super) trait Lookup: Send + Sync {
+    /// The addresses of `name`, best first.
+    fn lookup(&self, name: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+}
+
+/// The system's own resolver.
+pub(super) struct SystemLookup;
+
+impl Lookup for SystemLookup {
+    fn lookup(&self, name: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name, 0)).await?;
+            Ok(found.map(|addr| addr.ip()).collect())
+        })
+    }
+}
+
+/// Why there is no connection. Each is one line.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DialError {
+    /// All addresses are ones that may not be dialled.
+    #[error("{0}")]
+    Denied(Denial),
+    /// The name has no address.
+    #[error("ai-jail: {target} is allowed, but its name cannot be resolved ({why})")]
+    Lookup { target: Authority, why: String },
+    /// No address answered.
+    #[error("ai-jail: {target} is allowed, but cannot be connected to ({why})")]
+    Connect { target: Authority, why: String },
+}
+
+/// Connects to `target`, which was allowed with `dial`.
+pub(super) async fn connect(gate: &Gate, target: &Authority, dial: Dial) -> Result<TcpStream, DialError> {
+    let addrs = match dial {
+        Dial::Address(addr) => VecDeque::from([addr]),
+        Dial::Resolve => resolve(gate, target).await?,
+    };
+    let why = match timeout(gate.deadlines.connect, race(addrs, &gate.deadlines)).await {
+        Ok(Ok(stream)) => return Ok(stream),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it took too long".to_owned(),
+    };
+    Err(DialError::Connect { target: target.clone(), why })
+}
+
+async fn resolve(gate: &Gate, target: &Authority) -> Result<VecDeque<SocketAddr>, DialError> {
+    let failed = |why: String| DialError::Lookup { target: target.clone(), why };
+    let found = match timeout(gate.deadlines.lookup, lookup(gate, target)).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(error)) => return Err(failed(error.to_string())),
+        Err(_) => return Err(failed("it took too long".to_owned())),
+    };
+    let mut denial = None;
+    let mut passed = Vec::new();
+    for ip in found.into_iter().take(MAX_ADDRESSES).map(|ip| ip.to_canonical()) {
+        match vet(&gate.policy, target, ip) {
+            Ok(()) => passed.push(SocketAddr::new(ip, target.port)),
+            Err(refused) => denial = denial.or(Some(refused)),
+        }
+    }
+    match (passed.is_empty(), denial) {
+        (false, _) => Ok(alternate(passed)),
+        (true, Some(denial)) => Err(DialError::Denied(denial)),
+        (true, None) => Err(failed("it has no address".to_owned())),
+    }
+}
+
+/// A lookup runs in a task of its own and keeps its permit until it is really over: one that was given up still
+/// occupies a thread.
+async fn lookup(gate: &Gate, target: &Authority) -> io::Result<Vec<IpAddr>> {
+    let permit = Arc::clone(&gate.lookups).acquire_owned().await.map_err(io::Error::other)?;
+    let work = gate.lookup.lookup(target.host.to_string());
+    let task = tokio::spawn(async move {
+        let found = work.await;
+        drop(permit);
+        found
+    });
+    task.await.map_err(io::Error::other)?
+}
+
+/// The families by turns, beginning with that of the first address (RFC 8305).
+fn alternate(addrs: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
+    let first_is_v6 = addrs.first().is_some_and(SocketAddr::is_ipv6);
+    let (first, second): (Vec<_>, Vec<_>) = addrs.into_iter().partition(|addr| addr.is_ipv6() == first_is_v6);
+    let mut second = second.into_iter();
+    let mut order = VecDeque::new();
+    for addr in first {
+        order.push_back(addr);
+        order.extend(second.next());
+    }
+    order.extend(second);
+    order
+}
+
+async fn race(mut addrs: VecDeque<SocketAddr>, deadlines: &Deadlines) -> io::Result<TcpStream> {
+    if let (Some(&only), 1) = (addrs.front(), addrs.len()) {
+        return connect_one(only).await;
+    }
+    let mut attempts = JoinSet::new();
+    let mut last_error = io::Error::other("it has no address");
+    loop {
+        if let Some(addr) = addrs.pop_front() {
+            attempts.spawn(connect_one(addr));
+        }
+        tokio::select! {
+            ended = attempts.join_next() => match ended {
+                Some(Ok(Ok(stream))) => return Ok(stream),
+                Some(Ok(Err(error))) => last_error = error,
+                Some(Err(error)) => last_error = io::Error::other(error),
+                None => return Err(last_error),
+            },
+            () = sleep(deadlines.next_address), if !addrs.is_empty() => {}
+        }
+    }
+}
+
+async fn connect_one(addr: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(addr).await?;
+    if stream.peer_addr()? != addr {
+        return Err(io::Error::other(
+            "the connection leads to another address than the one that was checked",
+        ));
+    }
+    // Both are improvements that no caller depends on: prompt small writes, and a dead peer that is noticed some day.
+    let _ = stream.set_nodelay(true);
+    let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns() {
+        let addrs =
+            |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let order = alternate(addrs(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "2.2.2.2:1"]));
+        assert_eq!(Vec::from(order), addrs(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"]));
+        let order = alternate(addrs(&["1.1.1.1:1", "[::1]:1", "[::2]:1"]));
+        assert_eq!(Vec::from(order), addrs(&["1.1.1.1:1", "[::1]:1", "[::2]:1"]));
+    }
+}

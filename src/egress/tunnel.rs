@@ -1,0 +1,57 @@
+//! Bytes both ways between the jail and an allowed host, until both sides have finished.
+
+use std::io;
+
+use tokio::net::TcpStream;
+
+use crate::egress::limits::{Deadlines, READ_SIZE};
+use crate::egress::wire::{Activity, Moved, move_once, shutdown_write, write_all};
+
+/// Bytes of the first reads, and of those after the receiver could not take all: what is left over is kept, so this
+/// bounds what a tunnel that stands still holds.
+const SMALL_READ: usize = 8 * 1024;
+
+/// Carries bytes between `client` and `upstream` until both have finished, one fails, or nothing moves for too long.
+/// The end of one side's bytes is passed on while the other side goes on.
+pub(super) async fn run(
+    client: &TcpStream,
+    upstream: &TcpStream,
+    activity: &Activity,
+    deadlines: &Deadlines,
+) {
+    let up = pump(client, upstream, |count| activity.sent_up(count));
+    let down = pump(upstream, client, |count| activity.sent_down(count));
+    tokio::pin!(up, down);
+    let (mut up_runs, mut down_runs) = (true, true);
+    while up_runs || down_runs {
+        let limit = if up_runs && down_runs { deadlines.idle } else { deadlines.half_closed };
+        let ended = tokio::select! {
+            ended = &mut up, if up_runs => { up_runs = false; ended }
+            ended = &mut down, if down_runs => { down_runs = false; ended }
+            () = activity.idle_for(limit) => return,
+        };
+        if ended.is_err() {
+            return;
+        }
+    }
+}
+
+/// Carries bytes one way and passes the end on.
+pub(super) async fn pump(from: &TcpStream, to: &TcpStream, count: impl Fn(usize)) -> io::Result<()> {
+    let mut size = SMALL_READ;
+    loop {
+        match move_once(from, to, size).await? {
+            Moved::End => break,
+            Moved::Bytes(moved, rest) => {
+                count(moved);
+                size = if rest.is_empty() { (size * 2).min(READ_SIZE) } else { SMALL_READ };
+                write_all(to, &rest).await?;
+            }
+        }
+        // A fast pair must not keep the thread from all others.
+        tokio::task::coop::consume_budget().await;
+    }
+    // A receiver that is gone already has no use for the end.
+    let _ = shutdown_write(to);
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! A client's connection with what was read and not yet used, and the reads and writes that all doors use. An idle
+//! connection holds no buffer: bytes are read into one that the thread's connections share.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::net::Shutdown;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::egress::limits::READ_SIZE;
+
+/// Bytes that are taken from a refused client before it is cut off.
+const MAX_LINGER: usize = 1024 * 1024;
+
+thread_local! {
+    static SHARED: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_SIZE]);
+}
+
+/// A connection and the bytes that were read ahead.
+pub(super) struct Wire {
+    pub(super) stream: TcpStream,
+    pub(super) ahead: Vec<u8>,
+}
+
+impl Wire {
+    /// A fresh connection.
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, ahead: Vec::new() }
+    }
+
+    /// Reads more; 0 is the end.
+    pub(super) async fn fill(&mut self) -> io::Result<usize> {
+        read_into(&self.stream, &mut self.ahead).await
+    }
+
+    /// Forgets the first `count` bytes.
+    pub(super) fn consume(&mut self, count: usize) {
+        consume(&mut self.ahead, count);
+    }
+
+    /// Ends the connection so that what was written arrives even though the client may still be sending: says so, and
+    /// takes what comes for a moment.
+    pub(super) async fn linger(mut self, patience: Duration) {
+        if shutdown_write(&self.stream).is_err() {
+            return;
+        }
+        let drain = async {
+            let mut taken = 0;
+            while taken < MAX_LINGER {
+                self.ahead.clear();
+                match self.fill().await {
+                    Ok(count) if count > 0 => taken += count,
+                    _ => return,
+                }
+            }
+        };
+        // Either way the connection is dropped now.
+        let _ = timeout(patience, drain).await;
+    }
+}
+
+/// Reads what is there into `out`; 0 is the end.
+pub(super) async fn read_into(stream: &TcpStream, out: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        stream.readable().await?;
+        let read = SHARED.with_borrow_mut(|shared| {
+            let count = stream.try_read(shared)?;
+            out.extend_from_slice(&shared[..count]);
+            Ok(count)
+        });
+        match read {
+            Err(error) if is_early(&error) => {}
+            read => return read,
+        }
+    }
+}
+
+/// Forgets the first `count` bytes of `ahead`, and the memory with the last of them.
+pub(super) fn consume(ahead: &mut Vec<u8>, count: usize) {
+    if count >= ahead.len() {
+        *ahead = Vec::new();
+    } else {
+        ahead.drain(..count);
+    }
+}
+
+/// Writes all of `bytes`.
+pub(super) async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.try_write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if is_early(&error) => stream.writable().await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// What one [`move_once`] did.
+pub(super) enum Moved {
+    /// This many bytes were read, and those that could not be written yet are returned.
+    Bytes(usize, Vec<u8>),
+    /// The sender has finished.
+    End,
+}
+
+/// Moves up to `size` bytes from one socket to another without keeping them. Waits until some can be read and the
+/// receiver takes some, so that a receiver that stands still holds the sender and not memory.
+pub(super) async fn move_once(from: &TcpStream, to: &TcpStream, size: usize) -> io::Result<Moved> {
+    loop {
+        from.readable().await?;
+        to.writable().await?;
+        let moved = SHARED.with_borrow_mut(|shared| {
+            let count = from.try_read(&mut shared[..size.min(READ_SIZE)])?;
+            if count == 0 {
+                return Ok(Moved::End);
+            }
+            let written = match to.try_write(&shared[..count]) {
+                Err(error) if is_early(&error) => 0,
+                written => written?,
+            };
+            Ok(Moved::Bytes(count, shared[written..count].to_vec()))
+        });
+        match moved {
+            Err(error) if is_early(&error) => {}
+            moved => return moved,
+        }
+    }
+}
+
+/// Says that nothing more will be written.
+pub(super) fn shutdown_write(stream: &TcpStream) -> io::Result<()> {
+    Ok(rustix::net::shutdown(stream, Shutdown::Write)?)
+}
+
+fn is_early(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// When bytes last moved, and how many.
+pub(super) struct Activity {
+    start: Instant,
+    last_millis: AtomicU64,
+    up: AtomicU64,
+    down: AtomicU64,
+}
+
+impl Activity {
+    /// Starts now.
+    pub(super) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { start: Instant::now(), last_millis: zero(), up: zero(), down: zero() }
+    }
+
+    /// Counts bytes from the jail.
+    pub(super) fn sent_up(&self, count: usize) {
+        self.up.fetch_add(count as u64, Ordering::Relaxed);
+        self.touch();
+    }
+
+    /// Counts bytes to the jail.
+    pub(super) fn sent_down(&self, count: usize) {
+        self.down.fetch_add(count as u64, Ordering::Relaxed);
+        self.touch();
+    }
+
+    /// Returns once nothing has moved for `limit`.
+    pub(super) async fn idle_for(&self, limit: Duration) {
+        loop {
+            let last = Duration::from_millis(self.last_millis.load(Ordering::Relaxed));
+            let due = self.start + last + limit;
+            if due <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(due.into()).await;
+        }
+    }
+
+    /// Bytes from and to the jail.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        (self.up.load(Ordering::Relaxed), self.down.load(Ordering::Relaxed))
+    }
+
+    fn touch(&self) {
+        let millis = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_millis.store(millis, Ordering::Relaxed);
+    }
+}
