@@ -5,9 +5,12 @@
 
 pub mod agents;
 pub mod bwrap;
+mod cargo_config;
 pub mod command;
+pub mod distribution;
 pub mod doctor;
 pub mod environment;
+mod fixes;
 pub mod git;
 pub mod git_config;
 pub mod ini;
@@ -18,6 +21,7 @@ pub mod project;
 pub mod system;
 pub mod toolchains;
 pub mod toolconf;
+mod toolconf_rows;
 pub mod user;
 
 use std::fs::File;
