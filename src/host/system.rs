@@ -273,8 +273,8 @@ mod tests {
         }
         fs::write(host.at("/etc/ld.so.cache"), "").unwrap();
         let minimal = mounts(&host.root, Extent::Minimal).unwrap();
-        assert_eq!(names(&minimal), ["/etc/ld.so.cache", "/etc/ssl/certs", "/usr"]);
+        assert_eq!(names(&minimal), ["/etc/ld.so.cache", "/etc/ssl/certs", "/opt", "/usr"]);
         let whole = mounts(&host.root, Extent::Whole).unwrap();
-        assert_eq!(whole.len(), minimal.len() + 3);
+        assert_eq!(whole.len(), minimal.len() + 2);
     }
 }
