@@ -5,7 +5,7 @@
 
 use std::io::{self, Write as _};
 
-use crate::error::Error;
+use crate::error::{Error, Kind, Result};
 use crate::sanitize::escape;
 
 /// The number of lines that the exit summary may have (LOG-3).
@@ -63,6 +63,15 @@ impl Reporter {
     /// When there are more, the last line says how many were left out.
     pub fn summary(&self, lines: &[String]) {
         put(&summary_text(lines));
+    }
+}
+
+/// Writes what was asked for to standard output; the exit status is 0, also when nobody reads it to its end.
+pub fn output(bytes: &[u8]) -> Result<u8> {
+    match io::stdout().lock().write_all(bytes).and_then(|()| io::stdout().lock().flush()) {
+        Ok(()) => Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+        Err(error) => Err(Error::new(Kind::Setup, "cannot write to standard output").because(error)),
     }
 }
 

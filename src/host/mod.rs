@@ -5,9 +5,12 @@
 
 pub mod agents;
 pub mod bwrap;
+mod cargo_config;
 pub mod command;
+pub mod distribution;
 pub mod doctor;
 pub mod environment;
+mod fixes;
 pub mod git;
 pub mod git_config;
 pub mod ini;
@@ -21,6 +24,7 @@ pub mod system;
 pub mod toolchains;
 pub mod toolconf;
 pub mod trust;
+mod toolconf_rows;
 pub mod user;
 
 use std::fs::File;

@@ -93,6 +93,11 @@ impl<'a> Needs<'a> {
         Self { host, project, mounts: Vec::new() }
     }
 
+    /// The project.
+    pub(super) fn project(&self) -> &Path {
+        self.project
+    }
+
     /// What makes a directory of programs whole: the version it belongs to, or itself; `None` when it may not be shown.
     pub(super) fn program_directory(&self, bin: &Path) -> Option<PathBuf> {
         let version = prefix_of(bin).filter(|dir| self.may_show(dir));
@@ -122,9 +127,12 @@ impl<'a> Needs<'a> {
     /// Whether a path is neither of the system, nor of the project, nor on the way to the home.
     pub(super) fn foreign(&self, path: &Path) -> bool {
         let system = SYSTEM.iter().any(|place| path.starts_with(self.host.at(place)));
-        let way_home =
-            [&self.host.user.home, &self.host.user.home_real].iter().any(|home| home.starts_with(path));
-        !system && !way_home && !path.starts_with(self.project)
+        !system && !self.holds_home(path) && !path.starts_with(self.project)
+    }
+
+    /// Whether a path is the home or an ancestor of it.
+    pub(super) fn holds_home(&self, path: &Path) -> bool {
+        [&self.host.user.home, &self.host.user.home_real].iter().any(|home| home.starts_with(path))
     }
 
     /// The smallest directory that makes `file` whole, or the file itself.

@@ -36,6 +36,8 @@ pub struct SystemMount {
 pub enum Show {
     /// As the host has it: a directory is bound, a symlink is made anew.
     AsIs,
+    /// Only when it is a symlink, which is made anew.
+    LinkOnly,
     /// Its contents: a symlink is resolved and its end is bound at the row's own path.
     Resolved,
 }
@@ -113,13 +115,16 @@ fn add(mounts: &mut Vec<SystemMount>, mount: SystemMount) {
 fn show(root: &Path, path: &Path, show: Show) -> Option<SystemMount> {
     let host = super::below(root, path);
     let meta = fs::symlink_metadata(&host).ok()?;
-    if meta.is_symlink() && show == Show::AsIs {
+    if meta.is_symlink() && show != Show::Resolved {
         let target = fs::read_link(&host).ok()?;
         return Some(SystemMount {
             source: host,
             dest: path.to_path_buf(),
             kind: MountKind::Symlink(target),
         });
+    }
+    if show == Show::LinkOnly {
+        return None;
     }
     let source = links::follow(&host).ok()?.end;
     let meta = fs::metadata(&source).ok()?;
@@ -142,4 +147,134 @@ fn expand(root: &Path, pattern: &str) -> Vec<PathBuf> {
         .collect();
     paths.sort();
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::host::tests::machine;
+
+    fn names(mounts: &[SystemMount]) -> Vec<&str> {
+        mounts.iter().map(|mount| mount.dest.to_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn every_row_is_absolute_and_has_a_reason() {
+        let rows = rows().unwrap();
+        for row in &rows {
+            assert!(
+                row.path.starts_with('/') && !row.path.ends_with('/') && !row.path.contains(".."),
+                "{}",
+                row.path
+            );
+            assert!(!row.reason.is_empty(), "{}", row.path);
+        }
+        let mut paths: Vec<_> = rows.iter().map(|row| &row.path).collect();
+        paths.sort();
+        paths.dedup();
+        assert_eq!(paths.len(), rows.len());
+    }
+
+    #[test]
+    fn secrets_of_the_system_and_files_that_are_made_are_in_no_row() {
+        for secret in [
+            "/etc/shadow",
+            "/etc/gshadow",
+            "/etc/sudoers",
+            "/etc/ssh",
+            "/etc/ssl/private",
+            "/etc/pki/tls/private",
+            "/etc/krb5.keytab",
+            "/etc/NetworkManager",
+            "/etc/wireguard",
+            "/etc/security",
+            "/etc/apt",
+            "/etc/docker",
+            "/etc/kubernetes",
+            "/etc/ai-jail",
+            "/etc/passwd",
+            "/etc/group",
+            "/etc/hosts",
+            "/etc/nsswitch.conf",
+            "/etc/resolv.conf",
+            "/etc/machine-id",
+            "/etc/gitconfig",
+            "/etc/npmrc",
+            "/etc/pip.conf",
+            "/etc",
+            "/var",
+            "/run",
+            "/proc",
+            "/sys",
+            "/root",
+            "/home/ann",
+            "/etc/environment",
+            "/etc/profile.d",
+        ] {
+            for row in rows().unwrap() {
+                let covers = match row.path.strip_suffix('*') {
+                    Some(start) => secret.starts_with(start),
+                    None => Path::new(secret).starts_with(&row.path) && row.show != Show::LinkOnly,
+                };
+                assert!(!covers, "{} shows {secret}", row.path);
+            }
+        }
+    }
+
+    #[test]
+    fn the_root_directories_are_shown_as_the_host_has_them() {
+        let (_dir, host) = machine();
+        for dir in ["usr/bin", "usr/lib64", "lib32", "opt/x", "var/home"] {
+            fs::create_dir_all(host.root.join(dir)).unwrap();
+        }
+        symlink("usr/bin", host.at("/bin")).unwrap();
+        symlink("usr/lib64", host.at("/lib64")).unwrap();
+        let mounts = mounts(&host.root, Extent::Whole).unwrap();
+        assert_eq!(names(&mounts), ["/bin", "/lib32", "/lib64", "/opt", "/usr"]);
+        assert_eq!(mounts[0].kind, MountKind::Symlink("usr/bin".into()));
+        assert_eq!((&mounts[1].kind, &mounts[1].source), (&MountKind::Bind, &host.at("/lib32")));
+        assert_eq!(mounts[2].kind, MountKind::Symlink("usr/lib64".into()));
+    }
+
+    #[test]
+    fn a_linked_home_is_a_link_and_a_real_one_is_left_out() {
+        let (_dir, host) = machine();
+        assert!(
+            mounts(&host.root, Extent::Whole).unwrap().iter().all(|mount| mount.dest != Path::new("/home"))
+        );
+        fs::rename(host.at("/home"), host.at("/var-home")).unwrap();
+        symlink("var/home", host.at("/home")).unwrap();
+        let mounts = mounts(&host.root, Extent::Whole).unwrap();
+        assert_eq!(names(&mounts), ["/home"]);
+        assert_eq!(mounts[0].kind, MountKind::Symlink("var/home".into()));
+    }
+
+    #[test]
+    fn links_of_etc_are_resolved_and_dangling_ones_left_out() {
+        let (_dir, host) = machine();
+        fs::create_dir_all(host.at("/nix/store/abc")).unwrap();
+        fs::write(host.at("/nix/store/abc/services"), "").unwrap();
+        symlink(host.at("/nix/store/abc/services"), host.at("/etc/services")).unwrap();
+        symlink("/nowhere", host.at("/etc/protocols")).unwrap();
+        symlink("../usr/share/zoneinfo/UTC", host.at("/etc/localtime")).unwrap();
+        let mounts = mounts(&host.root, Extent::Whole).unwrap();
+        assert_eq!(names(&mounts), ["/etc/localtime", "/etc/services", "/nix/store"]);
+        assert_eq!(mounts[1].source, host.at("/nix/store/abc/services"));
+        assert_eq!(mounts[0].kind, MountKind::Symlink("../usr/share/zoneinfo/UTC".into()));
+    }
+
+    #[test]
+    fn the_minimal_system_leaves_extras_out_and_keeps_what_programs_start_by() {
+        let (_dir, host) = machine();
+        for dir in ["usr", "opt", "etc/fonts", "etc/ssl/certs", "etc/python3"] {
+            fs::create_dir_all(host.root.join(dir)).unwrap();
+        }
+        fs::write(host.at("/etc/ld.so.cache"), "").unwrap();
+        let minimal = mounts(&host.root, Extent::Minimal).unwrap();
+        assert_eq!(names(&minimal), ["/etc/ld.so.cache", "/etc/ssl/certs", "/opt", "/usr"]);
+        let whole = mounts(&host.root, Extent::Whole).unwrap();
+        assert_eq!(whole.len(), minimal.len() + 2);
+    }
 }

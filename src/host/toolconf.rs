@@ -1,6 +1,17 @@
-//! Registry, CA and proxy settings of the tools' own configuration, without credentials.
-use std::ffi::OsString;
-use std::path::PathBuf;
+//! Registries, mirrors and TLS roots of the user's and the system's tool configuration, without their credentials.
+//!
+//! What came from a variable goes on as a variable, what came from a file as a file of the private home: so a project's
+//! own configuration ranks inside as it does outside. A proxy is not carried: inside there is only the jail's own.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use super::ini::{self, Entry};
+use super::needs::Needs;
+use super::toolconf_rows::{NPM, PIP, Row, VARIABLES, Value};
+use super::{Host, cargo_config, read_text};
 
 /// What is carried of the tools' configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -9,8 +20,434 @@ pub struct ToolConfig {
     pub env: Vec<(String, OsString)>,
     /// Files for the private home: the path relative to it, and the text.
     pub files: Vec<(PathBuf, String)>,
-    /// Existing files and directories that the settings name and that must be mounted read-only: CA files, find-links.
+    /// Existing files and directories that the settings name and that no jail shows anyway, free of symlinks: TLS roots,
+    /// directories of packages. To be mounted read-only.
     pub mounts: Vec<PathBuf>,
-    /// The hosts (with a port when it is not the scheme's) of the registries that the settings name.
+    /// The hosts of the registries that the settings name, in lower case, with `:PORT` when the URL has one; each once.
     pub registries: Vec<String>,
+}
+
+impl ToolConfig {
+    /// Reads the variables and files of pip, uv, npm, go and cargo, of the user and the system, never the project's.
+    pub fn read(host: &Host, project: &Path) -> Self {
+        let mut gather = Gather { config: Self::default(), bounds: Needs::new(host, project) };
+        gather.variables(host);
+        gather.go(host);
+        gather.npm(host);
+        gather.pip(host);
+        gather.cargo(host);
+        let mut config = gather.config;
+        config.registries.sort();
+        config.registries.dedup();
+        config.mounts.sort();
+        config.mounts.dedup();
+        config
+    }
+}
+
+/// The configuration while it grows.
+pub(super) struct Gather<'a> {
+    config: ToolConfig,
+    bounds: Needs<'a>,
+}
+
+impl Gather<'_> {
+    fn variables(&mut self, host: &Host) {
+        for (name, value) in &host.environment.vars {
+            let (Some(name), Some(text)) = (name.to_str(), value.to_str().filter(|text| !text.is_empty()))
+            else {
+                continue;
+            };
+            if let Some(row) = VARIABLES.iter().find(|row| row.names(name))
+                && let Some(value) = self.clean(row.value, text)
+            {
+                self.config.env.push((name.to_owned(), value.into()));
+            }
+        }
+    }
+
+    /// `go env -w` writes lines of `NAME=value`; a variable of the environment ranks above them.
+    fn go(&mut self, host: &Host) {
+        let file = match host.environment.var("GOENV") {
+            Some(value) if value == "off" => return,
+            Some(path) => PathBuf::from(path),
+            None => host.xdg("XDG_CONFIG_HOME", ".config").join("go/env"),
+        };
+        let text = read_text(&file).unwrap_or_default();
+        for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
+            let known = VARIABLES.iter().find(|row| name.starts_with("GO") && row.key == name);
+            let Some(row) = known.filter(|_| host.environment.var(name).is_none()) else { continue };
+            if let Some(value) = self.clean(row.value, value.trim()) {
+                self.config.env.push((name.to_owned(), value.into()));
+            }
+        }
+    }
+
+    fn npm(&mut self, host: &Host) {
+        let variable = |name: &str| {
+            host.environment
+                .var(name)
+                .or_else(|| host.environment.var(&name.to_ascii_uppercase()))
+                .map(PathBuf::from)
+        };
+        let user = variable("npm_config_userconfig").unwrap_or_else(|| host.user.home.join(".npmrc"));
+        let user = ini::plain(&read_text(&user).unwrap_or_default());
+        let prefix = variable("npm_config_prefix")
+            .or_else(|| {
+                user.iter().rfind(|entry| entry.key == "prefix").map(|entry| PathBuf::from(&entry.value))
+            })
+            .or_else(|| self.node_prefix(host));
+        let global = variable("npm_config_globalconfig").or_else(|| Some(prefix?.join("etc/npmrc")));
+        let mut settings = BTreeMap::new();
+        let global = global.and_then(|file| read_text(&file)).unwrap_or_default();
+        for entry in ini::plain(&global).into_iter().chain(user) {
+            if let Some((key, value)) = self.allowed(NPM, &entry) {
+                settings.insert(key, value);
+            }
+        }
+        let lines = settings.iter().fold(String::new(), |mut text, (key, value)| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{key}={value}");
+            text
+        });
+        self.file(".npmrc", lines);
+    }
+
+    /// npm's default: where node is, without `bin`.
+    fn node_prefix(&self, host: &Host) -> Option<PathBuf> {
+        let node = super::command::on_path(host, self.bounds.project(), OsStr::new("node")).ok()?;
+        Some(node.canonicalize().ok()?.parent()?.parent()?.to_path_buf())
+    }
+
+    fn pip(&mut self, host: &Host) {
+        let named = host.environment.var("PIP_CONFIG_FILE").map(PathBuf::from);
+        let mut files = vec![
+            host.at("/etc/xdg/pip/pip.conf"),
+            host.at("/etc/pip.conf"),
+            host.user.home.join(".pip/pip.conf"),
+            host.xdg("XDG_CONFIG_HOME", ".config").join("pip/pip.conf"),
+        ];
+        match named {
+            // pip's own way to say that no file counts.
+            Some(path) if path == Path::new("/dev/null") => return,
+            Some(path) => files.push(path),
+            None => {}
+        }
+        let mut sections: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+        for entry in files.iter().filter_map(|file| read_text(file)).flat_map(|text| ini::plain(&text)) {
+            if let Some((key, value)) = self.allowed(PIP, &entry)
+                && !entry.section.is_empty()
+            {
+                sections.entry(entry.section).or_default().insert(key, value);
+            }
+        }
+        let mut text = String::new();
+        for (section, settings) in sections {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "[{section}]");
+            for (key, value) in settings {
+                let _ = writeln!(text, "{key} = {}", value.replace('\n', "\n    "));
+            }
+        }
+        self.file(".config/pip/pip.conf", text);
+    }
+
+    fn cargo(&mut self, host: &Host) {
+        let home = host.environment.var("CARGO_HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = home.unwrap_or_else(|| host.user.home.join(".cargo"));
+        // The name without an ending is the older one, and the one that counts when both are there.
+        let text = ["config", "config.toml"].iter().find_map(|name| read_text(&home.join(name)));
+        if let Some(text) = text.and_then(|text| cargo_config::filtered(&text, self)) {
+            self.file(".cargo/config.toml", text);
+        }
+    }
+
+    fn allowed(&mut self, rows: &[Row], entry: &Entry) -> Option<(String, String)> {
+        // Both spell a dash as they like; the name of a scope is a name.
+        let key = if entry.key.starts_with('@') { entry.key.clone() } else { entry.key.replace('_', "-") };
+        let row = rows.iter().find(|row| row.names(&key))?;
+        Some((key, self.clean(row.value, &entry.value)?))
+    }
+
+    fn file(&mut self, path: &str, text: String) {
+        if !text.is_empty() {
+            self.config.files.push((path.into(), text));
+        }
+    }
+
+    /// A value without credentials; notes the hosts and paths that it names. `None` when it must not be carried.
+    pub(super) fn clean(&mut self, kind: Value, text: &str) -> Option<String> {
+        if text.len() > 4096 || text.chars().any(|c| c.is_control() && c != '\n') {
+            return None;
+        }
+        match kind {
+            Value::Plain => (!text.contains("://")).then(|| text.to_owned()),
+            Value::Path => self.visible(Path::new(text)).then(|| text.to_owned()),
+            Value::Sources => {
+                let mut clean = String::new();
+                for part in text.split_inclusive([' ', '\t', '\n', ',', '|']) {
+                    let source = part.trim_end_matches([' ', '\t', '\n', ',', '|']);
+                    clean.push_str(&self.source(source)?);
+                    clean.push_str(part.get(source.len()..)?);
+                }
+                Some(clean)
+            }
+        }
+    }
+
+    /// One URL, path or word.
+    fn source(&mut self, source: &str) -> Option<String> {
+        let Some((scheme, rest)) = source.split_once("://") else {
+            return (!source.starts_with('/') || self.visible(Path::new(source))).then(|| source.to_owned());
+        };
+        if scheme.ends_with("file") {
+            return self.visible(Path::new(rest)).then(|| source.to_owned());
+        }
+        // The path ends where a query or a fragment begins: either may hold a token.
+        let rest = rest.split(['?', '#']).next()?;
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let host = authority.rsplit('@').next()?;
+        if host.is_empty() || host.contains(['$', '{', '\\']) {
+            return None;
+        }
+        self.config.registries.push(host.to_ascii_lowercase());
+        Some(format!("{scheme}://{host}{path}"))
+    }
+
+    /// Whether a path will be there inside; if so, and no jail shows it anyway, it is noted.
+    fn visible(&mut self, path: &Path) -> bool {
+        let Ok(real) = path.canonicalize() else { return false };
+        if !path.is_absolute() || self.bounds.holds_home(&real) {
+            return false;
+        }
+        if !self.bounds.foreign(&real) {
+            return true;
+        }
+        let may = if real.is_dir() {
+            self.bounds.may_show(&real)
+        } else {
+            real.is_file() && !self.bounds.credential(&real)
+        };
+        // A link on the way would lead nowhere inside.
+        if !may || real != path {
+            return false;
+        }
+        self.config.mounts.push(real);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::host::tests::machine;
+
+    struct Setting {
+        _dir: tempfile::TempDir,
+        host: Host,
+    }
+
+    impl Setting {
+        fn new() -> Self {
+            let (_dir, host) = machine();
+            Self { _dir, host }
+        }
+
+        fn home(&self, path: &str, text: &str) {
+            write(&self.host.user.home.join(path), text);
+        }
+
+        fn system(&self, path: &str, text: &str) {
+            write(&self.host.at(path), text);
+        }
+
+        fn set(&mut self, name: &str, value: impl Into<OsString>) {
+            self.host.environment.vars.insert(name.into(), value.into());
+        }
+
+        fn read(&self) -> ToolConfig {
+            ToolConfig::read(&self.host, &self.host.user.home.join("p"))
+        }
+
+        fn file(&self, path: &str) -> String {
+            let config = self.read();
+            let found = config.files.into_iter().find(|(name, _)| name == Path::new(path));
+            found.map(|(_, text)| text).unwrap_or_default()
+        }
+
+        fn variable(&self, name: &str) -> Option<String> {
+            let found = self.read().env.into_iter().find(|(known, _)| known == name)?;
+            found.1.into_string().ok()
+        }
+    }
+
+    fn write(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn nothing_configured_is_nothing_carried() {
+        assert_eq!(Setting::new().read(), ToolConfig::default());
+    }
+
+    #[test]
+    fn sources_lose_their_credentials_and_name_their_hosts() {
+        for (value, want, hosts) in [
+            ("https://r.example/simple", Some("https://r.example/simple"), vec!["r.example"]),
+            ("https://u:p@R.example:8443/x", Some("https://R.example:8443/x"), vec!["r.example:8443"]),
+            ("https://u:p@ss@r.example/", Some("https://r.example/"), vec!["r.example"]),
+            ("https://r.example/s?token=x#y", Some("https://r.example/s"), vec!["r.example"]),
+            (
+                "https://a.example/ https://t@b.example/",
+                Some("https://a.example/ https://b.example/"),
+                vec!["a.example", "b.example"],
+            ),
+            ("corp=https://t@r.example/", Some("corp=https://r.example/"), vec!["r.example"]),
+            ("https://r.example,direct", Some("https://r.example,direct"), vec!["r.example"]),
+            ("https://$TOKEN/", None, vec![]),
+            ("https:///x", None, vec![]),
+            ("/nonexistent/wheels", None, vec![]),
+            ("https://r.example/\u{1b}[2J", None, vec![]),
+        ] {
+            let mut setting = Setting::new();
+            setting.set("PIP_EXTRA_INDEX_URL", value);
+            assert_eq!(setting.variable("PIP_EXTRA_INDEX_URL").as_deref(), want, "{value}");
+            assert_eq!(setting.read().registries, hosts, "{value}");
+        }
+    }
+
+    #[test]
+    fn only_known_variables_are_carried() {
+        let mut setting = Setting::new();
+        for name in [
+            "PIP_PROXY",
+            "NPM_TOKEN",
+            "npm_config__auth",
+            "NODE_OPTIONS",
+            "GOFLAGS",
+            "UV_PUBLISH_TOKEN",
+            "HTTPS_PROXY",
+        ] {
+            setting.set(name, "x");
+        }
+        setting.set("npm_config_registry", "https://r.example/");
+        setting.set("CARGO_REGISTRIES_CORP_INDEX", "sparse+https://c.example/");
+        setting.set("CARGO_REGISTRIES_CORP_TOKEN", "x");
+        let names: Vec<_> = setting.read().env.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["CARGO_REGISTRIES_CORP_INDEX", "npm_config_registry"]);
+    }
+
+    #[test]
+    fn the_users_npmrc_ranks_above_the_global_one_and_keeps_no_token() {
+        let mut setting = Setting::new();
+        write(&setting.host.at("/usr/bin/node"), "x");
+        fs::set_permissions(
+            setting.host.at("/usr/bin/node"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        setting.set("PATH", setting.host.at("/usr/bin"));
+        setting.system("/usr/etc/npmrc", "registry=https://global.example/\nfund=false\n");
+        setting.home(
+            ".npmrc",
+            "registry = \"https://u:p@user.example/npm/\"\n//user.example/npm/:_authToken=npm_secret\n_auth=x\n\
+             @corp_x:registry=https://corp.example/\nproxy=http://p.example\nscript-shell=/x\nupdate_notifier=false\n",
+        );
+        assert_eq!(
+            setting.file(".npmrc"),
+            "@corp_x:registry=https://corp.example/\nfund=false\nregistry=https://user.example/npm/\nupdate-notifier=false\n"
+        );
+        assert_eq!(setting.read().registries, ["corp.example", "global.example", "user.example"]);
+    }
+
+    #[test]
+    fn files_of_pip_are_merged_by_rank() {
+        let mut setting = Setting::new();
+        setting.system("/etc/ssl/ca.crt", "");
+        let ca = setting.host.at("/etc/ssl/ca.crt");
+        setting.system(
+            "/etc/pip.conf",
+            &format!("[global]\ncert = {}\nindex-url = https://a.example\n", ca.display()),
+        );
+        setting.home(
+            ".config/pip/pip.conf",
+            "[global]\nindex_url = https://t@b.example\nproxy = x\nclient-cert = x\n[install]\nno-binary = :all:\n",
+        );
+        let want = format!(
+            "[global]\ncert = {}\nindex-url = https://b.example\n[install]\nno-binary = :all:\n",
+            ca.display()
+        );
+        assert_eq!(setting.file(".config/pip/pip.conf"), want);
+        setting.set("PIP_CONFIG_FILE", "/dev/null");
+        assert_eq!(setting.file(".config/pip/pip.conf"), "");
+    }
+
+    #[test]
+    fn paths_that_settings_name_are_shown_or_the_setting_is_dropped() {
+        let mut setting = Setting::new();
+        let home = setting.host.user.home.clone();
+        for dir in ["wheels", ".ssh"] {
+            fs::create_dir_all(home.join(dir)).unwrap();
+        }
+        setting.home(".ssh/ca.pem", "");
+        setting.home("ca/corp.pem", "");
+        symlink("ca/corp.pem", home.join("link.pem")).unwrap();
+        for (name, path, mounts) in [
+            ("PIP_FIND_LINKS", home.join("wheels"), Some(vec![home.join("wheels")])),
+            ("NODE_EXTRA_CA_CERTS", home.join("ca/corp.pem"), Some(vec![home.join("ca/corp.pem")])),
+            ("NODE_EXTRA_CA_CERTS", home.join("link.pem"), None),
+            ("NODE_EXTRA_CA_CERTS", home.join(".ssh/ca.pem"), None),
+            ("SSL_CERT_DIR", home.clone(), None),
+            ("SSL_CERT_DIR", "relative".into(), None),
+        ] {
+            setting.host.environment.vars.clear();
+            setting.set(name, path.clone());
+            assert_eq!(setting.variable(name).is_some(), mounts.is_some(), "{}", path.display());
+            assert_eq!(setting.read().mounts, mounts.unwrap_or_default(), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn gos_own_file_is_read_below_the_environment() {
+        let mut setting = Setting::new();
+        setting.home(
+            ".config/go/env",
+            "GOPROXY=https://u:p@g.example\nGOFLAGS=-toolexec=x\nGOPRIVATE=corp.example\nPIP_CERT=/x\n",
+        );
+        assert_eq!(setting.variable("GOPROXY").as_deref(), Some("https://g.example"));
+        assert_eq!(setting.variable("GOPRIVATE").as_deref(), Some("corp.example"));
+        assert_eq!(setting.variable("GOFLAGS"), None);
+        setting.set("GOPROXY", "https://env.example");
+        assert_eq!(setting.variable("GOPROXY").as_deref(), Some("https://env.example"));
+    }
+
+    #[test]
+    fn cargos_file_keeps_where_packages_come_from() {
+        let setting = Setting::new();
+        setting.home(
+            ".cargo/config.toml",
+            "[build]\nrustc-wrapper = \"x\"\n[alias]\nx = \"run\"\n[registries.corp]\nindex = \"sparse+https://u:p@c.example/i/\"\n\
+             token = \"secret\"\ncredential-provider = \"x\"\n[registry]\ntoken = \"secret\"\n[source.crates-io]\n\
+             replace-with = \"corp\"\n[http]\nproxy = \"http://p.example\"\ntimeout = 60\n[net]\nretry = 3\n",
+        );
+        let text = setting.file(".cargo/config.toml");
+        for part in ["sparse+https://c.example/i/", "replace-with = \"corp\"", "retry = 3", "timeout = 60"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        for part in ["secret", "credential", "u:p", "p.example", "wrapper", "alias"] {
+            assert!(!text.contains(part), "{part} in {text}");
+        }
+        assert_eq!(setting.read().registries, ["c.example"]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_toml_is_left_out() {
+        let setting = Setting::new();
+        setting.home(".cargo/config.toml", "[broken");
+        assert_eq!(setting.read(), ToolConfig::default());
+    }
 }
