@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::sanitize::escape;
+
 /// The layers of configuration, in rising authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -48,7 +50,7 @@ impl Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.place, self.layer) {
-            (Some((file, line)), _) => write!(f, "{}:{line} ({})", file.display(), self.what),
+            (Some((file, line)), _) => write!(f, "{}:{line} ({})", escape(file), self.what),
             (None, Layer::BuiltIn) => write!(f, "built in ({})", self.what),
             (None, _) => f.write_str(&self.what),
         }
