@@ -38,7 +38,9 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
         _ => {}
     }
     if let Err(error) = sys::descriptor::close_foreign() {
-        return fail(&error::Error::new(error::Kind::Setup, "cannot close inherited descriptors").because(error));
+        return fail(
+            &error::Error::new(error::Kind::Setup, "cannot close inherited descriptors").because(error),
+        );
     }
     match cli::parse(arguments).and_then(act) {
         Ok(status) => ExitCode::from(status),

@@ -23,8 +23,8 @@ pub mod survey;
 pub mod system;
 pub mod toolchains;
 pub mod toolconf;
-pub mod trust;
 mod toolconf_rows;
+pub mod trust;
 pub mod user;
 
 use std::fs::File;

@@ -29,17 +29,27 @@ const VIRTUAL: [&str; 7] = ["proc", "sys", "dev", "run", "tmp", "data", "lost+fo
 ///
 /// # Errors
 /// When the command cannot be found, or something that was named on the command line does not exist or cannot be granted.
-pub fn survey(host: &Host, settings: &Settings, project: &Project, command: &Command, arguments: Vec<OsString>, warnings: &mut Vec<String>) -> Result<Facts> {
+pub fn survey(
+    host: &Host,
+    settings: &Settings,
+    project: &Project,
+    command: &Command,
+    arguments: Vec<OsString>,
+    warnings: &mut Vec<String>,
+) -> Result<Facts> {
     let grants = grants(host, settings, warnings)?;
     let agent = command.agent.as_ref().and_then(|name| agents::for_command(&name.0));
-    let toolchains = if settings.toolchains.value { toolchains::detect(host, &project.root)? } else { Vec::new() };
-    let tool_config = if settings.toolchains.value { ToolConfig::default() } else { ToolConfig::default() };
+    let toolchains =
+        if settings.toolchains.value { toolchains::detect(host, &project.root)? } else { Vec::new() };
+    let tool_config =
+        if settings.toolchains.value { ToolConfig::read(host, &project.root) } else { ToolConfig::default() };
     let git = CarriedGitConfig::read(host);
     if git.lfs == Lfs::LeftOut {
         warnings.push("git-lfs's filter is not carried (it is not the stock one, or git-lfs is missing): `git add` of its files would commit them in place of their pointers".to_owned());
     }
     let extent = if settings.profile.value == Profile::Lockdown { Extent::Minimal } else { Extent::Whole };
-    let git_outside: Vec<PathBuf> = project.git.iter().flat_map(|git| git.outside(&project.root)).map(Path::to_path_buf).collect();
+    let git_outside: Vec<PathBuf> =
+        project.git.iter().flat_map(|git| git.outside(&project.root)).map(Path::to_path_buf).collect();
     let (trust, trust_covers) = trust::read(host, warnings);
     Ok(Facts {
         user: host.user.clone(),
@@ -55,7 +65,9 @@ pub fn survey(host: &Host, settings: &Settings, project: &Project, command: &Com
         toolchain_variables: toolchains.iter().flat_map(|toolchain| toolchain.env.clone()).collect(),
         toolchains: toolchains
             .iter()
-            .flat_map(|toolchain| toolchain.mounts.iter().map(|mount| needed(mount, &format!("toolchain {}", toolchain.name))))
+            .flat_map(|toolchain| {
+                toolchain.mounts.iter().map(|mount| needed(mount, &format!("toolchain {}", toolchain.name)))
+            })
             .collect(),
         shown: tool_config
             .mounts
@@ -68,8 +80,17 @@ pub fn survey(host: &Host, settings: &Settings, project: &Project, command: &Com
         system: mounts(&host.root, extent)?,
         git_config: git.values,
         grants,
-        devbox_roots: if settings.profile.value == Profile::Devbox { devbox_roots(&host.root) } else { Vec::new() },
-        path_entries: host.environment.path_entries().into_iter().filter(|entry| entry.is_absolute() && entry.is_dir()).collect(),
+        devbox_roots: if settings.profile.value == Profile::Devbox {
+            devbox_roots(&host.root)
+        } else {
+            Vec::new()
+        },
+        path_entries: host
+            .environment
+            .path_entries()
+            .into_iter()
+            .filter(|entry| entry.is_absolute() && entry.is_dir())
+            .collect(),
         landlock_abi: crate::sys::landlock::abi(),
         own_addresses: own_addresses(),
         trust,
@@ -81,13 +102,21 @@ pub fn survey(host: &Host, settings: &Settings, project: &Project, command: &Com
 /// The grants whose sources exist. What is missing is refused from the command line and warned about from a file (FS-3).
 fn grants(host: &Host, settings: &Settings, warnings: &mut Vec<String>) -> Result<Vec<Grant>> {
     let mut grants = Vec::new();
-    let all = settings.read_only.iter().map(|spec| (spec, Access::ReadOnly)).chain(settings.read_write.iter().map(|spec| (spec, Access::Writable)));
+    let all = settings
+        .read_only
+        .iter()
+        .map(|spec| (spec, Access::ReadOnly))
+        .chain(settings.read_write.iter().map(|spec| (spec, Access::Writable)));
     for (spec, access) in all {
         match grant(host, spec, access) {
             Ok(grant) => grants.push(grant),
-            Err(missing) if missing.kind() == Kind::NotFound && spec.origin.layer != Layer::CommandLine => warnings.push(format!("{missing} ({})", spec.origin)),
+            Err(missing) if missing.kind() == Kind::NotFound && spec.origin.layer != Layer::CommandLine => {
+                warnings.push(format!("{missing} ({})", spec.origin))
+            }
             Err(error) if error.kind() == Kind::NotFound => {
-                return Err(Error::new(Kind::Refused, error.what()).because("there is no such file or directory").hint("check the path, or make it first"));
+                return Err(Error::new(Kind::Refused, error.what())
+                    .because("there is no such file or directory")
+                    .hint("check the path, or make it first"));
             }
             Err(error) => return Err(error),
         }
@@ -98,21 +127,35 @@ fn grants(host: &Host, settings: &Settings, warnings: &mut Vec<String>) -> Resul
 fn grant(host: &Host, spec: &Sourced<GrantSpec>, access: Access) -> Result<Grant> {
     let GrantSpec { source, dest } = &spec.value;
     let shown = crate::sanitize::escape(source.as_os_str()).to_string();
-    let refuse = |why: &str, hint: &str| Err(Error::new(Kind::Refused, format!("{shown} cannot be granted ({})", spec.origin)).because(why).hint(hint));
+    let refuse = |why: &str, hint: &str| {
+        Err(Error::new(Kind::Refused, format!("{shown} cannot be granted ({})", spec.origin))
+            .because(why)
+            .hint(hint))
+    };
     let resolved = match source.canonicalize() {
         Ok(resolved) => resolved,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Error::new(Kind::NotFound, format!("{shown} does not exist"))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Error::new(Kind::NotFound, format!("{shown} does not exist")));
+        }
         Err(error) => return refuse(&error.to_string(), "grant something that you can read"),
     };
-    let kind = fs::metadata(&resolved).map_err(|error| Error::new(Kind::Refused, format!("{shown} cannot be granted")).because(error))?.file_type();
+    let kind = fs::metadata(&resolved)
+        .map_err(|error| Error::new(Kind::Refused, format!("{shown} cannot be granted")).because(error))?
+        .file_type();
     if kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device() {
-        return refuse("it is a socket, a FIFO or a device: a door to a program outside", "grant regular files and directories only");
+        return refuse(
+            "it is a socket, a FIFO or a device: a door to a program outside",
+            "grant regular files and directories only",
+        );
     }
     if resolved == Path::new("/") || dest == Path::new("/") {
         return refuse("that would be every file of this machine", "name the directories that are needed");
     }
     if host.user.home_real.starts_with(&resolved) {
-        return refuse("it holds your whole home directory with every credential in it", "name the directories that are needed");
+        return refuse(
+            "it holds your whole home directory with every credential in it",
+            "name the directories that are needed",
+        );
     }
     if RESERVED.iter().any(|reserved| dest.starts_with(reserved)) {
         return refuse("the jail has its own there", "choose another place with PATH:DEST");
@@ -122,11 +165,23 @@ fn grant(host: &Host, spec: &Sourced<GrantSpec>, access: Access) -> Result<Grant
 }
 
 /// The protected paths of every tree that may become writable.
-fn trees(project: &Project, git_outside: &[PathBuf], grants: &[Grant], settings: &Settings, warnings: &mut Vec<String>) -> Result<Vec<ProtectedTree>> {
-    if matches!(settings.profile.value, Profile::ReadOnly | Profile::Lockdown) && grants.iter().all(|grant| grant.access == Access::ReadOnly) {
+fn trees(
+    project: &Project,
+    git_outside: &[PathBuf],
+    grants: &[Grant],
+    settings: &Settings,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<ProtectedTree>> {
+    if matches!(settings.profile.value, Profile::ReadOnly | Profile::Lockdown)
+        && grants.iter().all(|grant| grant.access == Access::ReadOnly)
+    {
         return Ok(Vec::new());
     }
-    let mut roots: BTreeSet<&Path> = grants.iter().filter(|grant| grant.access == Access::Writable).map(|grant| grant.source.as_path()).collect();
+    let mut roots: BTreeSet<&Path> = grants
+        .iter()
+        .filter(|grant| grant.access == Access::Writable)
+        .map(|grant| grant.source.as_path())
+        .collect();
     roots.insert(&project.root);
     let mut trees = Vec::new();
     for root in roots {
@@ -135,7 +190,9 @@ fn trees(project: &Project, git_outside: &[PathBuf], grants: &[Grant], settings:
             let limit = protected::SCAN_LIMIT;
             let what = format!("{} has more than {limit} entries", crate::sanitize::escape(root.as_os_str()));
             if settings.profile.value == Profile::Strict {
-                return Err(Error::new(Kind::Refused, what).because("not every protected path in it can be found").hint("name a smaller directory with --project"));
+                return Err(Error::new(Kind::Refused, what)
+                    .because("not every protected path in it can be found")
+                    .hint("name a smaller directory with --project"));
             }
             warnings.push(format!("{what}: protected paths beyond that are not held"));
         }
@@ -163,7 +220,14 @@ fn shown(path: &Path, why: &str) -> FileRule {
 }
 
 fn rule(dest: &Path, source: Source, shape: Shape, why: &str) -> FileRule {
-    FileRule { dest: dest.to_path_buf(), source, shape, access: Access::ReadOnly, tree: Tree::Theirs, origin: Origin::built_in(why) }
+    FileRule {
+        dest: dest.to_path_buf(),
+        source,
+        shape,
+        access: Access::ReadOnly,
+        tree: Tree::Theirs,
+        origin: Origin::built_in(why),
+    }
 }
 
 fn shape(path: &Path) -> Shape {
@@ -183,7 +247,10 @@ fn devbox_roots(root: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
     entries
         .flatten()
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()) && !VIRTUAL.iter().any(|name| entry.file_name() == *name))
+        .filter(|entry| {
+            entry.file_type().is_ok_and(|kind| kind.is_dir())
+                && !VIRTUAL.iter().any(|name| entry.file_name() == *name)
+        })
         .map(|entry| entry.path())
         .collect()
 }

@@ -21,15 +21,20 @@ const LIMIT: u64 = 8 << 20;
 
 /// The bundle, and the host's own places of it that a longer one covers.
 pub fn read(host: &Host, warnings: &mut Vec<String>) -> (Trust, Vec<PathBuf>) {
-    let places: Vec<PathBuf> = BUNDLES.iter().map(PathBuf::from).filter(|path| host.at(path).is_file()).collect();
+    let places: Vec<PathBuf> =
+        BUNDLES.iter().map(PathBuf::from).filter(|path| host.at(path).is_file()).collect();
     let system = places.first().and_then(|path| host.at(path).canonicalize().ok());
-    let named = host.environment.var("SSL_CERT_FILE").map(Path::new).filter(|path| !path.as_os_str().is_empty());
+    let named =
+        host.environment.var("SSL_CERT_FILE").map(Path::new).filter(|path| !path.as_os_str().is_empty());
     let extra = match named {
         Some(path) => match (path.canonicalize(), pem(path)) {
             (Ok(resolved), Some(_)) if Some(&resolved) == system.as_ref() => None,
             (Ok(_), Some(text)) => Some(text),
             _ => {
-                warnings.push(format!("SSL_CERT_FILE={} cannot be used: it is not a readable PEM file", crate::sanitize::escape(path.as_os_str())));
+                warnings.push(format!(
+                    "SSL_CERT_FILE={} cannot be used: it is not a readable PEM file",
+                    crate::sanitize::escape(path.as_os_str())
+                ));
                 None
             }
         },

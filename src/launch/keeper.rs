@@ -66,7 +66,8 @@ impl Keeper {
     pub fn next(&self) -> Result<(Reply, Vec<OwnedFd>)> {
         match receive(self.socket.as_fd()).map_err(failed)? {
             Some(reply) => Ok(reply),
-            None => Err(Error::new(Kind::Setup, "the jail's warden has died").because("everything in the jail was ended with it")),
+            None => Err(Error::new(Kind::Setup, "the jail's warden has died")
+                .because("everything in the jail was ended with it")),
         }
     }
 
@@ -87,4 +88,3 @@ impl Drop for Keeper {
 fn failed(error: io::Error) -> Error {
     Error::new(Kind::Setup, "the jail's warden cannot be reached").because(error)
 }
-

@@ -34,13 +34,22 @@ pub struct Held {
 }
 
 /// Sends the order and waits until the jail is held.
-pub fn start(keeper: &Keeper, plan: &Plan, data: &Path, streams: &Streams, terminal: Option<&Terminal>) -> Result<Held> {
+pub fn start(
+    keeper: &Keeper,
+    plan: &Plan,
+    data: &Path,
+    streams: &Streams,
+    terminal: Option<&Terminal>,
+) -> Result<Held> {
     store::prepare(data, &plan.store)?;
     send(keeper, plan, streams, terminal)?;
     match keeper.reply(HELD)? {
         (Reply::Held { pid, notes }, listeners) => Ok(Held { pid, listeners, notes }),
-        (Reply::Failed { what, why }, _) => Err(Error::new(Kind::Setup, what).because(why).hint("`ai-jail doctor` says what this machine lacks")),
-        (other, _) => Err(Error::new(Kind::Setup, "the jail could not be set up").because(format!("the warden said {other:?}"))),
+        (Reply::Failed { what, why }, _) => Err(Error::new(Kind::Setup, what)
+            .because(why)
+            .hint("`ai-jail doctor` says what this machine lacks")),
+        (other, _) => Err(Error::new(Kind::Setup, "the jail could not be set up")
+            .because(format!("the warden said {other:?}"))),
     }
 }
 
@@ -85,15 +94,21 @@ fn send(keeper: &Keeper, plan: &Plan, streams: &Streams, terminal: Option<&Termi
         Some(terminal) => Some(descriptors.add(terminal.slave().try_clone_to_owned().map_err(failed)?)),
         None => None,
     };
-    let (outside, inside) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(|error| failed(error.into()))?;
+    let (outside, inside) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(|error| failed(error.into()))?;
     sockopt::set_socket_passcred(&outside, true).map_err(|error| failed(error.into()))?;
     let door = descriptors.add(outside);
     let mut sources = Vec::new();
     let mut files = Vec::new();
     for operation in &plan.operations {
         match operation {
-            BwrapOp::Bind { source: BindSource::Checked(path), .. } => sources.push(descriptors.add(store::open_source(path)?)),
-            BwrapOp::File { content, .. } | BwrapOp::Cover { content, .. } => files.push(descriptors.bytes("file", content)?),
+            BwrapOp::Bind { source: BindSource::Checked(path), .. } => {
+                sources.push(descriptors.add(store::open_source(path)?))
+            }
+            BwrapOp::File { content, .. } | BwrapOp::Cover { content, .. } => {
+                files.push(descriptors.bytes("file", content)?)
+            }
             _ => {}
         }
     }
@@ -110,12 +125,18 @@ fn send(keeper: &Keeper, plan: &Plan, streams: &Streams, terminal: Option<&Termi
     let args = descriptors.bytes("arguments", &text)?;
     let mut bwrap_arguments = vec!["--args".to_owned(), number(args).0.to_string(), "--".to_owned()];
     for word in command(plan, &numbers) {
-        bwrap_arguments.push(word.into_string().map_err(|_| failed(std::io::Error::other("the stage's path is not text")))?);
+        bwrap_arguments.push(
+            word.into_string().map_err(|_| failed(std::io::Error::other("the stage's path is not text")))?,
+        );
     }
     let order = Order {
         bwrap: plan.bwrap.clone(),
         bwrap_arguments,
-        environment: plan.environment.iter().map(|(name, value)| (name.clone().into_bytes(), value.as_bytes().to_vec())).collect(),
+        environment: plan
+            .environment
+            .iter()
+            .map(|(name, value)| (name.clone().into_bytes(), value.as_bytes().to_vec()))
+            .collect(),
         standard,
         terminal: controlling,
         door,
@@ -123,9 +144,12 @@ fn send(keeper: &Keeper, plan: &Plan, streams: &Streams, terminal: Option<&Termi
         mounts: plan.door.clone(),
         staging: Some(plan.staging.clone()),
         listen: match &plan.network {
-            NetworkPlan::Filtered(policy) => {
-                Listen::Doors(reach::local_routes(policy).into_iter().map(|route| (route.network(), route.prefix_len())).collect())
-            }
+            NetworkPlan::Filtered(policy) => Listen::Doors(
+                reach::local_routes(policy)
+                    .into_iter()
+                    .map(|route| (route.network(), route.prefix_len()))
+                    .collect(),
+            ),
             NetworkPlan::Off | NetworkPlan::DangerOpen => Listen::No,
         },
         cgroup: plan.cgroup.clone(),
@@ -134,7 +158,9 @@ fn send(keeper: &Keeper, plan: &Plan, streams: &Streams, terminal: Option<&Termi
     let mut all = vec![order.as_fd()];
     all.extend(descriptors.owned.iter().map(AsFd::as_fd));
     if all.len() > super::protocol::DESCRIPTOR_LIMIT {
-        return Err(Error::new(Kind::Refused, "too many files and directories are granted").because(format!("{} descriptors are needed", all.len())).hint("grant their parent directory instead"));
+        return Err(Error::new(Kind::Refused, "too many files and directories are granted")
+            .because(format!("{} descriptors are needed", all.len()))
+            .hint("grant their parent directory instead"));
     }
     keeper.ask(&Request::Start, &all)
 }

@@ -20,11 +20,16 @@ pub fn prepare(root: &Path, operations: &[StoreOp]) -> Result<()> {
         return Ok(());
     }
     fs::create_dir_all(root).map_err(|error| failed(root, error))?;
-    let root_fd = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).map_err(|error| failed(root, error))?;
+    let root_fd =
+        open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|error| failed(root, error))?;
     let owner = fstat(&root_fd).map_err(|error| failed(root, error))?.st_uid;
     if owner != rustix::process::geteuid().as_raw() {
-        return Err(Error::new(Kind::Refused, format!("{} belongs to another user (uid {owner})", root.display()))
-            .hint("choose another place with XDG_DATA_HOME"));
+        return Err(Error::new(
+            Kind::Refused,
+            format!("{} belongs to another user (uid {owner})", root.display()),
+        )
+        .hint("choose another place with XDG_DATA_HOME"));
     }
     for operation in operations {
         let (path, file) = match operation {
@@ -36,7 +41,9 @@ pub fn prepare(root: &Path, operations: &[StoreOp]) -> Result<()> {
         if let Some((name, content)) = file {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             match openat(&parent, name, flags, Mode::RUSR | Mode::WUSR) {
-                Ok(new) => fs::File::from(new).write_all(content.as_bytes()).map_err(|error| failed(&root.join(path), error))?,
+                Ok(new) => fs::File::from(new)
+                    .write_all(content.as_bytes())
+                    .map_err(|error| failed(&root.join(path), error))?,
                 // What it is now is looked at when it is opened as a source.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(blocked(&root.join(path), error)),
@@ -73,14 +80,19 @@ pub fn open_source(path: &Path) -> Result<OwnedFd> {
 }
 
 fn failed(path: &Path, error: impl std::fmt::Display) -> Error {
-    Error::new(Kind::Setup, format!("cannot make {}", path.display())).because(error).hint("ai-jail keeps private homes there; choose another place with XDG_DATA_HOME")
+    Error::new(Kind::Setup, format!("cannot make {}", path.display()))
+        .because(error)
+        .hint("ai-jail keeps private homes there; choose another place with XDG_DATA_HOME")
 }
 
 fn blocked(path: &Path, error: Errno) -> Error {
     match error {
-        Errno::LOOP | Errno::NOTDIR => Error::new(Kind::Refused, format!("{} is, or is reached through, a symlink or a file", path.display()))
-            .because("something in the jail may have put it there to choose what is mounted next")
-            .hint("look at it, then remove it"),
+        Errno::LOOP | Errno::NOTDIR => Error::new(
+            Kind::Refused,
+            format!("{} is, or is reached through, a symlink or a file", path.display()),
+        )
+        .because("something in the jail may have put it there to choose what is mounted next")
+        .hint("look at it, then remove it"),
         other => failed(path, other),
     }
 }

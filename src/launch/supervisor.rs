@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io;
 use std::net::SocketAddrV4;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -40,9 +39,16 @@ pub enum End {
 /// Opens the door and attends until the command has ended. Returns how, and what the terminal filter dropped.
 ///
 /// The terminal is put back as it was found, whatever happens.
-pub fn attend(keeper: &Keeper, plan: &Plan, held: Held, terminal: Option<Terminal>, observer: Arc<dyn Observer>) -> Result<(End, Drops)> {
+pub fn attend(
+    keeper: &Keeper,
+    plan: &Plan,
+    held: Held,
+    terminal: Option<Terminal>,
+    observer: Arc<dyn Observer>,
+) -> Result<(End, Drops)> {
     raise_open_files();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(failed)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(failed)?;
     let _context = runtime.enter();
     // From here on a signal is handed on and does not end us with the terminal in raw mode.
     let signals = Signals::new().map_err(failed)?;
@@ -52,72 +58,72 @@ pub fn attend(keeper: &Keeper, plan: &Plan, held: Held, terminal: Option<Termina
     Ok((end?, drops))
 }
 
-async fn supervise(keeper: &Keeper, plan: &Plan, held: Held, relay: Option<&Relay>, mut signals: Signals, observer: Arc<dyn Observer>) -> Result<End> {
-        let (late, mut wanted) = mpsc::channel(64);
-        let doors = doors(held.listeners)?;
-        let egress = match (&plan.network, doors) {
-            (NetworkPlan::Filtered(policy), Some(doors)) => {
-                let late: Arc<dyn LateBind> = Arc::new(Late { wanted: late });
-                Some(tokio::spawn(serve(doors, policy.clone(), late, observer)))
-            }
-            _ => None,
-        };
-        let warden = AsyncFd::with_interest(keeper.socket(), Interest::READABLE).map_err(failed)?;
-        let hung_up = relay.map(|relay| AsyncFd::with_interest(relay.hung_up(), Interest::READABLE)).transpose().map_err(failed)?;
-        let mut binding: VecDeque<oneshot::Sender<io::Result<std::net::TcpListener>>> = VecDeque::new();
-        let mut deadline = plan.time.map(|time| tokio::time::Instant::now() + time);
-        let mut timed_out = false;
-        let mut terminal_gone = false;
-        keeper.ask(&Request::Go, &[])?;
-        let end = loop {
-            tokio::select! {
-                ready = warden.readable() => {
-                    let mut ready = ready.map_err(failed)?;
-                    let (reply, mut descriptors) = keeper.next()?;
-                    // One message may be one of several: ask again until the kernel says otherwise.
-                    if !more(keeper) {
-                        ready.clear_ready();
-                    }
-                    match reply {
-                        Reply::Started => {}
-                        Reply::NotExecuted { errno, found } => return Err(not_executed(plan, &StageReport::NotExecuted { errno, found })),
-                        Reply::Failed { what, why } => return Err(Error::new(Kind::Setup, what).because(why)),
-                        Reply::Bound(_, made) => {
-                            if let Some(sender) = binding.pop_front() {
-                                let listener = descriptors.pop().filter(|_| made).map(std::net::TcpListener::from);
-                                let _ = sender.send(listener.ok_or_else(|| io::Error::from(io::ErrorKind::AddrInUse)));
-                            }
-                        }
-                        Reply::Held { .. } => {}
-                        Reply::Ended(_) if timed_out => break End::TimedOut,
-                        Reply::Ended(status) => break End::Status(status),
-                    }
-                }
-                Some((address, sender)) = wanted.recv() => {
-                    binding.push_back(sender);
-                    keeper.ask(&Request::Bind(address), &[])?;
-                }
-                what = signals.next() => act(what, keeper, relay)?,
-                () = readable(hung_up.as_ref()), if !terminal_gone => {
-                    terminal_gone = true;
-                    keeper.ask(&Request::Signal(libc::SIGHUP), &[])?;
-                    deadline = Some(tokio::time::Instant::now() + HANG_UP_GRACE);
-                }
-                () = until(deadline), if deadline.is_some() => {
-                    deadline = None;
-                    timed_out = !terminal_gone;
-                    keeper.ask(&Request::Kill, &[])?;
-                    if terminal_gone {
-                        break End::Status(128 + libc::SIGHUP);
-                    }
-                    break End::TimedOut;
-                }
-            }
-        };
-        if let Some(egress) = egress {
-            egress.abort();
+async fn supervise(
+    keeper: &Keeper,
+    plan: &Plan,
+    held: Held,
+    relay: Option<&Relay>,
+    mut signals: Signals,
+    observer: Arc<dyn Observer>,
+) -> Result<End> {
+    let (late, mut wanted) = mpsc::channel(64);
+    let doors = doors(held.listeners)?;
+    let egress = match (&plan.network, doors) {
+        (NetworkPlan::Filtered(policy), Some(doors)) => {
+            let late: Arc<dyn LateBind> = Arc::new(Late { wanted: late });
+            Some(tokio::spawn(serve(doors, policy.clone(), late, observer)))
         }
-        Ok(end)
+        _ => None,
+    };
+    let warden = watch(keeper.socket())?;
+    let hung_up = relay.map(|relay| watch(relay.hung_up())).transpose()?;
+    let mut binding: VecDeque<oneshot::Sender<io::Result<std::net::TcpListener>>> = VecDeque::new();
+    let mut deadline = plan.time.map(|time| tokio::time::Instant::now() + time);
+    let mut terminal_gone = false;
+    keeper.ask(&Request::Go, &[])?;
+    let end = loop {
+        tokio::select! {
+            ready = warden.readable() => {
+                let mut ready = ready.map_err(failed)?;
+                let (reply, mut descriptors) = keeper.next()?;
+                // One message may be one of several: ask again until the kernel says otherwise.
+                if !more(keeper) {
+                    ready.clear_ready();
+                }
+                match reply {
+                    Reply::Started => {}
+                    Reply::NotExecuted { errno, found } => return Err(not_executed(plan, &StageReport::NotExecuted { errno, found })),
+                    Reply::Failed { what, why } => return Err(Error::new(Kind::Setup, what).because(why)),
+                    Reply::Bound(_, made) => {
+                        if let Some(sender) = binding.pop_front() {
+                            let listener = descriptors.pop().filter(|_| made).map(std::net::TcpListener::from);
+                            let _ = sender.send(listener.ok_or_else(|| io::Error::from(io::ErrorKind::AddrInUse)));
+                        }
+                    }
+                    Reply::Held { .. } => {}
+                    Reply::Ended(status) => break End::Status(status),
+                }
+            }
+            Some((address, sender)) = wanted.recv() => {
+                binding.push_back(sender);
+                keeper.ask(&Request::Bind(address), &[])?;
+            }
+            what = signals.next() => act(what, keeper, relay)?,
+            () = readable(hung_up.as_ref()), if !terminal_gone => {
+                terminal_gone = true;
+                keeper.ask(&Request::Signal(libc::SIGHUP), &[])?;
+                deadline = Some(tokio::time::Instant::now() + HANG_UP_GRACE);
+            }
+            () = until(deadline), if deadline.is_some() => {
+                keeper.ask(&Request::Kill, &[])?;
+                break if terminal_gone { End::Status(128 + libc::SIGHUP) } else { End::TimedOut };
+            }
+        }
+    };
+    if let Some(egress) = egress {
+        egress.abort();
+    }
+    Ok(end)
 }
 
 /// Every connection takes descriptors of the supervisor, never of the jail, which was started before.
@@ -140,12 +146,10 @@ fn act(what: SignalKind, keeper: &Keeper, relay: Option<&Relay>) -> Result<()> {
             // The shell that waits for us must see a stopped job; its SIGCONT comes back through here.
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
         }
-        (what, relay) if what.as_raw_value() == libc::SIGCONT => {
-            match relay {
-                Some(relay) => relay.continued(),
-                None => keeper.ask(&Request::Signal(libc::SIGCONT), &[])?,
-            }
-        }
+        (what, relay) if what.as_raw_value() == libc::SIGCONT => match relay {
+            Some(relay) => relay.continued(),
+            None => keeper.ask(&Request::Signal(libc::SIGCONT), &[])?,
+        },
         (what, _) => keeper.ask(&Request::Signal(what.as_raw_value()), &[])?,
     }
     Ok(())
@@ -192,7 +196,10 @@ struct Late {
 }
 
 impl LateBind for Late {
-    fn bind(&self, addr: SocketAddrV4) -> Pin<Box<dyn Future<Output = io::Result<std::net::TcpListener>> + Send + '_>> {
+    fn bind(
+        &self,
+        addr: SocketAddrV4,
+    ) -> Pin<Box<dyn Future<Output = io::Result<std::net::TcpListener>> + Send + '_>> {
         Box::pin(async move {
             let (sender, receiver) = oneshot::channel();
             self.wanted.send((addr, sender)).await.map_err(io::Error::other)?;
@@ -205,13 +212,25 @@ fn doors(listeners: Vec<OwnedFd>) -> Result<Option<Doors>> {
     let listeners: [OwnedFd; LISTENERS] = match listeners.try_into() {
         Ok(listeners) => listeners,
         Err(none) if none.is_empty() => return Ok(None),
-        Err(some) => return Err(failed(io::Error::other(format!("{} listeners instead of {LISTENERS}", some.len())))),
+        Err(some) => {
+            return Err(failed(io::Error::other(format!("{} listeners instead of {LISTENERS}", some.len()))));
+        }
     };
     let [dns_udp, dns_tcp, http, https, proxy] = listeners;
-    Ok(Some(Doors { dns_udp: dns_udp.into(), dns_tcp: dns_tcp.into(), http: http.into(), https: https.into(), proxy: proxy.into() }))
+    Ok(Some(Doors {
+        dns_udp: dns_udp.into(),
+        dns_tcp: dns_tcp.into(),
+        http: http.into(),
+        https: https.into(),
+        proxy: proxy.into(),
+    }))
 }
 
-async fn readable(fd: Option<&AsyncFd<BorrowedFd<'_>>>) {
+fn watch(fd: BorrowedFd<'_>) -> Result<AsyncFd<OwnedFd>> {
+    fd.try_clone_to_owned().and_then(crate::sys::readiness::readable).map_err(failed)
+}
+
+async fn readable(fd: Option<&AsyncFd<OwnedFd>>) {
     match fd {
         Some(fd) => drop(fd.readable().await),
         None => std::future::pending().await,
@@ -227,8 +246,11 @@ async fn until(deadline: Option<tokio::time::Instant>) {
 
 /// Whether another message is waiting.
 fn more(keeper: &Keeper) -> bool {
-    let mut polled = [rustix::event::PollFd::from_borrowed_fd(keeper.socket().as_fd(), rustix::event::PollFlags::IN)];
-    matches!(rustix::event::poll(&mut polled, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+    let mut polled = [rustix::event::PollFd::from_borrowed_fd(keeper.socket(), rustix::event::PollFlags::IN)];
+    matches!(
+        rustix::event::poll(&mut polled, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })),
+        Ok(1..)
+    )
 }
 
 fn not_executed(plan: &Plan, report: &StageReport) -> Error {
@@ -236,7 +258,9 @@ fn not_executed(plan: &Plan, report: &StageReport) -> Error {
     let kind = if report.exit_code() == 127 { Kind::NotFound } else { Kind::NotExecutable };
     let error = Error::new(kind, format!("cannot start {program}")).because(report.why());
     match report {
-        StageReport::NotExecuted { errno: libc::ENOENT, .. } => error.hint("show its directory to the jail with --ro PATH"),
+        StageReport::NotExecuted { errno: libc::ENOENT, .. } => {
+            error.hint("show its directory to the jail with --ro PATH")
+        }
         _ => error,
     }
 }

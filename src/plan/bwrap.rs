@@ -30,8 +30,17 @@ pub struct Numbers {
 pub fn options(plan: &Plan) -> Vec<&'static str> {
     // --disable-userns is what keeps a jail from making namespaces, and so mounts, of its own.
     let mut options = vec![
-        "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--hostname",
-        "ai-jail", "--cap-drop", "ALL",
+        "--unshare-user",
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+        "--disable-userns",
+        "--die-with-parent",
+        "--hostname",
+        "ai-jail",
+        "--cap-drop",
+        "ALL",
     ];
     match plan.network {
         NetworkPlan::Off | NetworkPlan::Filtered(_) => options.push("--unshare-net"),
@@ -50,9 +59,16 @@ pub fn arguments(plan: &Plan, numbers: &Numbers) -> Vec<OsString> {
         match operation {
             BwrapOp::Dir(dest) => push(&[OsStr::new("--dir"), dest.as_os_str()]),
             BwrapOp::Tmpfs(dest, mode) => {
-                push(&[OsStr::new("--perms"), OsStr::new(&format!("{mode:04o}")), OsStr::new("--tmpfs"), dest.as_os_str()]);
+                push(&[
+                    OsStr::new("--perms"),
+                    OsStr::new(&format!("{mode:04o}")),
+                    OsStr::new("--tmpfs"),
+                    dest.as_os_str(),
+                ]);
             }
-            BwrapOp::Symlink { target, dest } => push(&[OsStr::new("--symlink"), target.as_os_str(), dest.as_os_str()]),
+            BwrapOp::Symlink { target, dest } => {
+                push(&[OsStr::new("--symlink"), target.as_os_str(), dest.as_os_str()])
+            }
             BwrapOp::Bind { source, dest, access } => {
                 let flag = match access {
                     Access::ReadOnly => "--ro-bind",
@@ -66,7 +82,13 @@ pub fn arguments(plan: &Plan, numbers: &Numbers) -> Vec<OsString> {
             }
             BwrapOp::File { dest, .. } => {
                 let number = files.next().map_or(-1, |number| number.0).to_string();
-                push(&[OsStr::new("--perms"), OsStr::new("0444"), OsStr::new("--file"), OsStr::new(&number), dest.as_os_str()]);
+                push(&[
+                    OsStr::new("--perms"),
+                    OsStr::new("0444"),
+                    OsStr::new("--file"),
+                    OsStr::new(&number),
+                    dest.as_os_str(),
+                ]);
             }
             BwrapOp::Cover { dest, .. } => {
                 let number = files.next().map_or(-1, |number| number.0).to_string();
@@ -77,14 +99,21 @@ pub fn arguments(plan: &Plan, numbers: &Numbers) -> Vec<OsString> {
             BwrapOp::RemountReadOnly(dest) => push(&[OsStr::new("--remount-ro"), dest.as_os_str()]),
         }
     }
-    arguments.extend(["--seccomp".into(), numbers.seccomp.0.to_string().into(), "--chdir".into(), "/".into()]);
+    arguments.extend([
+        "--seccomp".into(),
+        numbers.seccomp.0.to_string().into(),
+        "--chdir".into(),
+        "/".into(),
+    ]);
     arguments
 }
 
 /// The command that bubblewrap executes: the in-jail stage with the numbers of its descriptors.
 pub fn command(plan: &Plan, numbers: &Numbers) -> Vec<OsString> {
     let mut command = vec![plan.stage.clone().into_os_string(), crate::plan::inner::STAGE.into()];
-    command.extend([numbers.door, numbers.order, numbers.stderr].map(|number| OsString::from(number.0.to_string())));
+    command.extend(
+        [numbers.door, numbers.order, numbers.stderr].map(|number| OsString::from(number.0.to_string())),
+    );
     command
 }
 

@@ -42,7 +42,11 @@ pub struct Context {
 pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
     let mounts = Mounts::new(&policy.files, &policy.hidden, &policy.protected, &context.store)?;
     let mut operations = system(policy);
-    operations.push(BwrapOp::Bind { source: BindSource::System(context.program.clone()), dest: STAGE.into(), access: Access::ReadOnly });
+    operations.push(BwrapOp::Bind {
+        source: BindSource::System(context.program.clone()),
+        dest: STAGE.into(),
+        access: Access::ReadOnly,
+    });
     operations.push(BwrapOp::RemountReadOnly("/run/ai-jail".into()));
     operations.push(BwrapOp::Tmpfs(STAGING.into(), 0o700));
     operations.extend(mounts.operations.iter().cloned());
@@ -61,7 +65,11 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
         stage: STAGE.into(),
         inner: inner(policy, context),
         seccomp: seccomp::program(context.arch, policy.debuggers)?,
-        environment: policy.environment.iter().map(|(name, value)| (name.clone(), value.value.clone())).collect(),
+        environment: policy
+            .environment
+            .iter()
+            .map(|(name, value)| (name.clone(), value.value.clone()))
+            .collect(),
         store: mounts.store,
         cgroup: cgroup(policy),
         time: policy.limits.time_seconds.as_ref().map(|seconds| Duration::from_secs(seconds.value)),
@@ -81,8 +89,14 @@ fn system(policy: &Policy) -> Vec<BwrapOp> {
     ];
     for mount in &policy.system {
         operations.push(match &mount.kind {
-            MountKind::Symlink(target) => BwrapOp::Symlink { target: target.clone(), dest: mount.dest.clone() },
-            MountKind::Bind => BwrapOp::Bind { source: BindSource::System(mount.source.clone()), dest: mount.dest.clone(), access: Access::ReadOnly },
+            MountKind::Symlink(target) => {
+                BwrapOp::Symlink { target: target.clone(), dest: mount.dest.clone() }
+            }
+            MountKind::Bind => BwrapOp::Bind {
+                source: BindSource::System(mount.source.clone()),
+                dest: mount.dest.clone(),
+                access: Access::ReadOnly,
+            },
         });
     }
     for (dest, content) in &policy.made {
@@ -97,15 +111,25 @@ fn trust(policy: &Policy) -> Vec<BwrapOp> {
     match &policy.trust {
         Trust::None => Vec::new(),
         Trust::Host(path) => {
-            vec![BwrapOp::Bind { source: BindSource::System(path.clone()), dest: policy.trust_place.clone(), access: Access::ReadOnly }]
+            vec![BwrapOp::Bind {
+                source: BindSource::System(path.clone()),
+                dest: policy.trust_place.clone(),
+                access: Access::ReadOnly,
+            }]
         }
-        Trust::Joined(bundle) => policy.trust_covers.iter().map(|dest| BwrapOp::Cover { content: bundle.clone(), dest: dest.clone() }).collect(),
+        Trust::Joined(bundle) => policy
+            .trust_covers
+            .iter()
+            .map(|dest| BwrapOp::Cover { content: bundle.clone(), dest: dest.clone() })
+            .collect(),
     }
 }
 
 fn inner(policy: &Policy, context: &Context) -> InnerSpec {
     let mut rlimits = vec![Rlimit { resource: Resource::Core, limit: 0 }];
-    rlimits.extend(policy.limits.files.as_ref().map(|files| Rlimit { resource: Resource::Files, limit: files.value }));
+    rlimits.extend(
+        policy.limits.files.as_ref().map(|files| Rlimit { resource: Resource::Files, limit: files.value }),
+    );
     InnerSpec {
         program: policy.program.as_os_str().as_bytes().to_vec(),
         argv: policy.argv.iter().map(|argument| argument.as_bytes().to_vec()).collect(),

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Kind, Result};
-use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp, Missing, below};
 use crate::plan::StoreOp;
+use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp, Missing, below};
 use crate::policy::files::{FileRule, FileRules, Shape, Source, Tree};
 use crate::policy::{Hidden, ProtectedPath};
 
@@ -26,7 +26,12 @@ pub struct Mounts {
 
 impl Mounts {
     /// Compiles the rules, then what is hidden, then what is protected, in this order. `store` is ai-jail's data directory.
-    pub fn new(rules: &FileRules, hidden: &[Hidden], protected: &[ProtectedPath], store: &Path) -> Result<Self> {
+    pub fn new(
+        rules: &FileRules,
+        hidden: &[Hidden],
+        protected: &[ProtectedPath],
+        store: &Path,
+    ) -> Result<Self> {
         let mut mounts = Self::default();
         for (index, rule) in rules.iter().enumerate() {
             match rules.outer(rule) {
@@ -37,9 +42,17 @@ impl Mounts {
                 }
             }
         }
-        mounts.door.extend(hidden.iter().map(|hidden| DoorOp::Hide { root: hidden.root.clone(), below: hidden.below.clone() }));
+        mounts.door.extend(
+            hidden
+                .iter()
+                .map(|hidden| DoorOp::Hide { root: hidden.root.clone(), below: hidden.below.clone() }),
+        );
         for path in protected {
-            mounts.door.push(DoorOp::Pin { root: path.root.clone(), below: path.below.clone(), access: path.access });
+            mounts.door.push(DoorOp::Pin {
+                root: path.root.clone(),
+                below: path.below.clone(),
+                access: path.access,
+            });
         }
         Ok(mounts)
     }
@@ -62,7 +75,13 @@ impl Mounts {
             (Tree::Theirs | Tree::Fixed, _) => Missing::Refuse,
         };
         self.source(rule, staged.clone(), store);
-        self.door.push(DoorOp::Place { staged, root: outer.dest.clone(), below: place, missing, access: rule.access });
+        self.door.push(DoorOp::Place {
+            staged,
+            root: outer.dest.clone(),
+            below: place,
+            missing,
+            access: rule.access,
+        });
         Ok(())
     }
 
@@ -78,8 +97,12 @@ impl Mounts {
                 BindSource::Checked(store.join(path))
             }
             Source::Tmpfs => return self.operations.push(BwrapOp::Tmpfs(dest, 0o700)),
-            Source::Content(content) => return self.operations.push(BwrapOp::File { content: content.clone(), dest }),
-            Source::Symlink(target) => return self.operations.push(BwrapOp::Symlink { target: target.clone(), dest }),
+            Source::Content(content) => {
+                return self.operations.push(BwrapOp::File { content: content.clone(), dest });
+            }
+            Source::Symlink(target) => {
+                return self.operations.push(BwrapOp::Symlink { target: target.clone(), dest });
+            }
         };
         if matches!(source, BindSource::Checked(_)) {
             // Verified before anything is done with it.
@@ -94,6 +117,10 @@ impl Mounts {
 pub fn writable(rules: &FileRules, always: &[&str]) -> Vec<PathBuf> {
     let mut paths: BTreeSet<PathBuf> = always.iter().map(PathBuf::from).collect();
     paths.extend(rules.iter().filter(|rule| rule.access == Access::Writable).map(|rule| rule.dest.clone()));
-    let roots: Vec<PathBuf> = paths.iter().filter(|path| !path.ancestors().skip(1).any(|outer| paths.contains(outer))).cloned().collect();
+    let roots: Vec<PathBuf> = paths
+        .iter()
+        .filter(|path| !path.ancestors().skip(1).any(|outer| paths.contains(outer)))
+        .cloned()
+        .collect();
     roots
 }

@@ -14,16 +14,28 @@ use crate::sanitize::escape;
 /// The plan for people.
 pub fn text(policy: &Policy, plan: &Plan) -> String {
     let mut out = String::new();
-    let command: Vec<String> = policy.argv.iter().map(|argument| escape(argument.as_os_str()).to_string()).collect();
+    let command: Vec<String> =
+        policy.argv.iter().map(|argument| escape(argument.as_os_str()).to_string()).collect();
     line(&mut out, "command", &format!("{} ({})", command.join(" "), path(&policy.program)));
     line(&mut out, "profile", &format!("{} ({})", word(&policy.profile.value), policy.profile.origin));
     line(&mut out, "agent", policy.agent.as_deref().unwrap_or("none"));
     line(&mut out, "project", &path(&policy.project));
     line(&mut out, "directory", &path(&policy.cwd));
-    line(&mut out, "home", &format!("{} ({}, {})", path(&policy.home), word(&policy.home_mode.value), policy.home_mode.origin));
+    line(
+        &mut out,
+        "home",
+        &format!("{} ({}, {})", path(&policy.home), word(&policy.home_mode.value), policy.home_mode.origin),
+    );
     out.push_str("\nfiles:\n");
     for rule in policy.files.iter() {
-        let _ = writeln!(out, "  {} {}  {}  ({})", access(rule.access), path(&rule.dest), source(rule), rule.origin);
+        let _ = writeln!(
+            out,
+            "  {} {}  {}  ({})",
+            access(rule.access),
+            path(&rule.dest),
+            source(rule),
+            rule.origin
+        );
     }
     let _ = writeln!(out, "  ro {} entries of the system", policy.system.len());
     if !policy.protected.is_empty() {
@@ -47,7 +59,12 @@ pub fn text(policy: &Policy, plan: &Plan) -> String {
     network(&mut out, &policy.network);
     out.push_str("\nkernel:\n");
     let landlock = policy.landlock_abi.map_or("unavailable".to_owned(), |abi| format!("ABI {abi}"));
-    let _ = writeln!(out, "  Landlock {landlock}; seccomp {} instructions; debuggers {:?}", plan.seccomp.len() / 8, policy.debuggers);
+    let _ = writeln!(
+        out,
+        "  Landlock {landlock}; seccomp {} instructions; debuggers {:?}",
+        plan.seccomp.len() / 8,
+        policy.debuggers
+    );
     out.push_str("\noperations of bubblewrap:\n");
     for operation in &plan.operations {
         let _ = writeln!(out, "  {}", bwrap(operation));
@@ -128,7 +145,9 @@ fn bwrap(operation: &BwrapOp) -> String {
         BwrapOp::Dir(dest) => format!("dir {}", path(dest)),
         BwrapOp::Tmpfs(dest, mode) => format!("tmpfs {mode:04o} {}", path(dest)),
         BwrapOp::Symlink { target, dest } => format!("symlink {} -> {}", path(dest), path(target)),
-        BwrapOp::Bind { source, dest, access: how } => format!("bind {} {} from {}", access(*how), path(dest), path(source.path())),
+        BwrapOp::Bind { source, dest, access: how } => {
+            format!("bind {} {} from {}", access(*how), path(dest), path(source.path()))
+        }
         BwrapOp::File { content, dest } => format!("file {} ({} bytes)", path(dest), content.len()),
         BwrapOp::Cover { content, dest } => format!("cover {} ({} bytes)", path(dest), content.len()),
         BwrapOp::Proc(dest) => format!("proc {}", path(dest)),
@@ -140,8 +159,12 @@ fn bwrap(operation: &BwrapOp) -> String {
 fn door(operation: &DoorOp) -> String {
     match operation {
         DoorOp::Verify { path: place, .. } => format!("verify {}", path(place)),
-        DoorOp::Place { staged, root, below, access: how, .. } => format!("place {} {} from {}", access(*how), path(&root.join(below)), path(staged)),
-        DoorOp::Pin { root, below, access: how } => format!("pin {} {}", access(*how), path(&root.join(below))),
+        DoorOp::Place { staged, root, below, access: how, .. } => {
+            format!("place {} {} from {}", access(*how), path(&root.join(below)), path(staged))
+        }
+        DoorOp::Pin { root, below, access: how } => {
+            format!("pin {} {}", access(*how), path(&root.join(below)))
+        }
         DoorOp::Hide { root, below } => format!("hide {}", path(&root.join(below))),
     }
 }

@@ -40,25 +40,37 @@ pub fn is_path(question: &str) -> bool {
 }
 
 fn is_variable(policy: &Policy, question: &str) -> bool {
-    let capitals = !question.is_empty() && question.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+    let capitals = !question.is_empty()
+        && question.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
     capitals || policy.environment.contains_key(question)
 }
 
 fn explain_path(policy: &Policy, path: &Path) -> Answer {
-    let answer = |verdict, because: String, hint| Answer { asked: path.display().to_string(), verdict, because, hint };
+    let answer =
+        |verdict, because: String, hint| Answer { asked: path.display().to_string(), verdict, because, hint };
     let deepest = |held: &(PathBuf, String)| held.0.components().count();
     let hidden = policy.hidden.iter().map(|hidden| (hidden.root.join(&hidden.below), hidden.reason.clone()));
     if let Some((place, reason)) = hidden.filter(|(place, _)| path.starts_with(place)).max_by_key(deepest) {
         return answer("absent", format!("{} is covered: {reason}", place.display()), None);
     }
-    let held = policy.protected.iter().filter(|held| held.access == Access::ReadOnly).map(|held| (held.root.join(&held.below), held.reason.clone()));
+    let held = policy
+        .protected
+        .iter()
+        .filter(|held| held.access == Access::ReadOnly)
+        .map(|held| (held.root.join(&held.below), held.reason.clone()));
     if let Some((place, reason)) = held.filter(|(place, _)| path.starts_with(place)).max_by_key(deepest) {
         return answer("readable", format!("{} is protected: {reason}", place.display()), None);
     }
     if let Some(rule) = policy.files.deciding(path) {
         return match rule.access {
-            Access::Writable => answer("writable", format!("{} ({})", rule.dest.display(), rule.origin), None),
-            Access::ReadOnly => answer("readable", format!("{} ({})", rule.dest.display(), rule.origin), Some(format!("--rw {}", path.display()))),
+            Access::Writable => {
+                answer("writable", format!("{} ({})", rule.dest.display(), rule.origin), None)
+            }
+            Access::ReadOnly => answer(
+                "readable",
+                format!("{} ({})", rule.dest.display(), rule.origin),
+                Some(format!("--rw {}", path.display())),
+            ),
         };
     }
     if let Some(mount) = policy.system.iter().find(|mount| path.starts_with(&mount.dest)) {
@@ -72,9 +84,17 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
         return answer("readable", "it is made for the jail".to_owned(), None);
     }
     if ["/tmp", "/var/tmp", "/run", "/dev/shm"].iter().any(|tmpfs| path.starts_with(tmpfs)) {
-        return answer("writable", "a tmpfs of the jail's own, not the host's directory".to_owned(), Some(format!("--ro {}", path.display())));
+        return answer(
+            "writable",
+            "a tmpfs of the jail's own, not the host's directory".to_owned(),
+            Some(format!("--ro {}", path.display())),
+        );
     }
-    answer("absent", "no rule shows it".to_owned(), Some(format!("--ro {} or --rw {}", path.display(), path.display())))
+    answer(
+        "absent",
+        "no rule shows it".to_owned(),
+        Some(format!("--ro {} or --rw {}", path.display(), path.display())),
+    )
 }
 
 fn explain_variable(policy: &Policy, name: &str) -> Answer {
@@ -90,19 +110,31 @@ fn explain_variable(policy: &Policy, name: &str) -> Answer {
 }
 
 fn explain_host(policy: &Policy, question: &str) -> Answer {
-    let answer = |verdict, because: String, hint| Answer { asked: question.to_owned(), verdict, because, hint };
+    let answer =
+        |verdict, because: String, hint| Answer { asked: question.to_owned(), verdict, because, hint };
     let net = match &policy.network {
-        NetworkRule::Off => return answer("denied", "the network is off".to_owned(), Some(format!("--network filtered --allow-host {question}"))),
+        NetworkRule::Off => {
+            return answer(
+                "denied",
+                "the network is off".to_owned(),
+                Some(format!("--network filtered --allow-host {question}")),
+            );
+        }
         NetworkRule::DangerOpen => return answer("allowed", "the network is open".to_owned(), None),
         NetworkRule::Filtered(net) => net,
     };
-    let authority = Authority::parse(question.as_bytes()).or_else(|_| Authority::parse(format!("{question}:443").as_bytes()));
+    let authority = Authority::parse(question.as_bytes())
+        .or_else(|_| Authority::parse(format!("{question}:443").as_bytes()));
     let target = match authority {
         Ok(target) => target,
         Err(error) => return answer("denied", error.to_string(), None),
     };
     match decide(net, &target) {
-        Decision::Allow(allowed) => answer("allowed", format!("{} ({})", allowed.rule.value, allowed.rule.origin), None),
-        Decision::Deny(denial) => answer("denied", denial.to_string(), Some(format!("--allow-host {question}"))),
+        Decision::Allow(allowed) => {
+            answer("allowed", format!("{} ({})", allowed.rule.value, allowed.rule.origin), None)
+        }
+        Decision::Deny(denial) => {
+            answer("denied", denial.to_string(), Some(format!("--allow-host {question}")))
+        }
     }
 }

@@ -69,7 +69,10 @@ impl FileRules {
     /// wins, and within a layer read-only beats writable (FS-4).
     pub fn new(mut rules: Vec<FileRule>) -> Self {
         rules.sort_by(|a, b| {
-            depth(&a.dest).cmp(&depth(&b.dest)).then(b.origin.layer.cmp(&a.origin.layer)).then(a.access.cmp(&b.access))
+            depth(&a.dest)
+                .cmp(&depth(&b.dest))
+                .then(b.origin.layer.cmp(&a.origin.layer))
+                .then(a.access.cmp(&b.access))
         });
         rules.dedup_by(|later, first| later.dest == first.dest);
         let mut kept: Vec<FileRule> = Vec::new();
@@ -98,7 +101,10 @@ impl FileRules {
 }
 
 fn enclosing<'a>(rules: &'a [FileRule], dest: &Path) -> Option<&'a FileRule> {
-    rules.iter().filter(|rule| rule.dest != dest && dest.starts_with(&rule.dest)).max_by_key(|rule| rule.dest.components().count())
+    rules
+        .iter()
+        .filter(|rule| rule.dest != dest && dest.starts_with(&rule.dest))
+        .max_by_key(|rule| rule.dest.components().count())
 }
 
 fn enclosing_or_same<'a>(rules: &'a [FileRule], path: &Path) -> Option<&'a FileRule> {
@@ -107,7 +113,9 @@ fn enclosing_or_same<'a>(rules: &'a [FileRule], path: &Path) -> Option<&'a FileR
 
 /// Whether `outer` shows the same object with the same access anyway.
 fn shows_already(outer: &FileRule, rule: &FileRule) -> bool {
-    let (Source::Host(outer_source), Source::Host(source), Ok(below)) = (&outer.source, &rule.source, rule.dest.strip_prefix(&outer.dest)) else {
+    let (Source::Host(outer_source), Source::Host(source), Ok(below)) =
+        (&outer.source, &rule.source, rule.dest.strip_prefix(&outer.dest))
+    else {
         return false;
     };
     // A writable rule is kept: what is protected in its tree is found by it.

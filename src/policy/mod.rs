@@ -1,10 +1,10 @@
 //! Pure: what is allowed, and where each rule came from.
 
+pub mod address;
+pub mod authority;
 pub mod env;
 pub mod explain;
 pub mod files;
-pub mod address;
-pub mod authority;
 pub mod host_rule;
 pub mod net;
 pub mod origin;

@@ -85,7 +85,12 @@ fn rules(settings: &Settings, facts: &Facts, home: &Path, project_access: Access
         },
     });
     for directory in &facts.git_outside {
-        rules.push(host_rule(directory, Shape::Directory, project_access, Origin::built_in("the project's git directory")));
+        rules.push(host_rule(
+            directory,
+            Shape::Directory,
+            project_access,
+            Origin::built_in("the project's git directory"),
+        ));
     }
     rules.extend(facts.needs.iter().cloned());
     if settings.toolchains.value {
@@ -94,9 +99,12 @@ fn rules(settings: &Settings, facts: &Facts, home: &Path, project_access: Access
     rules.extend(facts.shown.iter().cloned());
     for grant in &facts.grants {
         if settings.profile.value == Profile::Lockdown && grant.access == Access::Writable {
-            return Err(Error::new(Kind::Refused, format!("--rw {} is not possible under lockdown", grant.source.display()))
-                .because("lockdown writes nothing but a temporary home and /tmp")
-                .hint("use --ro, or the profile strict"));
+            return Err(Error::new(
+                Kind::Refused,
+                format!("--rw {} is not possible under lockdown", grant.source.display()),
+            )
+            .because("lockdown writes nothing but a temporary home and /tmp")
+            .hint("use --ro, or the profile strict"));
         }
         let mut rule = host_rule(&grant.source, grant.shape, grant.access, grant.origin.clone());
         rule.dest = grant.dest.clone();
@@ -111,18 +119,32 @@ fn rules(settings: &Settings, facts: &Facts, home: &Path, project_access: Access
 }
 
 fn host_rule(path: &Path, shape: Shape, access: Access, origin: Origin) -> FileRule {
-    FileRule { dest: path.to_path_buf(), source: Source::Host(path.to_path_buf()), shape, access, tree: Tree::Theirs, origin }
+    FileRule {
+        dest: path.to_path_buf(),
+        source: Source::Host(path.to_path_buf()),
+        shape,
+        access,
+        tree: Tree::Theirs,
+        origin,
+    }
 }
 
 fn system_shows(system: &[SystemMount], source: &Path, dest: &Path) -> bool {
     system.iter().any(|mount| {
         mount.kind == MountKind::Bind
-            && dest.strip_prefix(&mount.dest).is_ok_and(|below| mount.source.join(below) == source || (below.as_os_str().is_empty() && mount.source == source))
+            && dest.strip_prefix(&mount.dest).is_ok_and(|below| {
+                mount.source.join(below) == source || (below.as_os_str().is_empty() && mount.source == source)
+            })
     })
 }
 
 /// What is held in every writable tree.
-fn protected(settings: &Settings, facts: &Facts, rules: &FileRules, warnings: &mut Vec<String>) -> Vec<ProtectedPath> {
+fn protected(
+    settings: &Settings,
+    facts: &Facts,
+    rules: &FileRules,
+    warnings: &mut Vec<String>,
+) -> Vec<ProtectedPath> {
     if settings.protect.value == Protect::DangerOff {
         warnings.push(format!(
             "protected paths are OFF ({}): what the agent writes to git hooks, editor tasks and settings can run outside the jail",
@@ -157,8 +179,15 @@ fn protected(settings: &Settings, facts: &Facts, rules: &FileRules, warnings: &m
 /// Where a home directory itself is the project, its credential places are covered.
 fn hidden(facts: &Facts, home: &Path) -> Vec<Hidden> {
     let Ok(home_below) = home.strip_prefix(&facts.project) else { return Vec::new() };
-    let places = home::CREDENTIALS.place.iter().flat_map(|row| row.paths.iter().map(move |path| (path, &row.reason)));
-    places.map(|(place, reason)| Hidden { root: facts.project.clone(), below: home_below.join(place), reason: reason.clone() }).collect()
+    let places =
+        home::CREDENTIALS.place.iter().flat_map(|row| row.paths.iter().map(move |path| (path, &row.reason)));
+    places
+        .map(|(place, reason)| Hidden {
+            root: facts.project.clone(),
+            below: home_below.join(place),
+            reason: reason.clone(),
+        })
+        .collect()
 }
 
 fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<NetworkRule> {
@@ -167,7 +196,8 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
         NetworkMode::Off => return Ok(NetworkRule::Off),
         NetworkMode::Open => {
             if lockdown {
-                return Err(Error::new(Kind::Refused, "--network open is not possible under lockdown").hint("name the hosts with --allow-host"));
+                return Err(Error::new(Kind::Refused, "--network open is not possible under lockdown")
+                    .hint("name the hosts with --allow-host"));
             }
             warnings.push("the network is OPEN: the jail reaches everything this machine reaches, its own ports and private networks too".to_owned());
             return Ok(NetworkRule::DangerOpen);
@@ -178,12 +208,21 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
     if settings.agent_hosts.value {
         if let Some(agent) = facts.agent {
             for host in &agent.hosts {
-                let wanted = if lockdown { host.purpose == HostUse::Model } else { host.purpose.allowed_by_default() };
-                let relevant = host.when_set.as_ref().is_none_or(|name| facts.environment.contains_key(std::ffi::OsStr::new(name)));
+                let wanted =
+                    if lockdown { host.purpose == HostUse::Model } else { host.purpose.allowed_by_default() };
+                let relevant = host
+                    .when_set
+                    .as_ref()
+                    .is_none_or(|name| facts.environment.contains_key(std::ffi::OsStr::new(name)));
                 if wanted && relevant {
-                    let pattern = HostPattern::parse(&host.pattern)
-                        .map_err(|error| Error::new(Kind::Setup, format!("the preset of {} is wrong", agent.title)).because(error))?;
-                    allow.push(Sourced::new(pattern, Origin::built_in(format!("agent {}: {}", agent.name.0, host.reason))));
+                    let pattern = HostPattern::parse(&host.pattern).map_err(|error| {
+                        Error::new(Kind::Setup, format!("the preset of {} is wrong", agent.title))
+                            .because(error)
+                    })?;
+                    allow.push(Sourced::new(
+                        pattern,
+                        Origin::built_in(format!("agent {}: {}", agent.name.0, host.reason)),
+                    ));
                 }
             }
         }
@@ -206,7 +245,9 @@ fn landlock(profile: Profile, facts: &Facts, warnings: &mut Vec<String>) -> Resu
         if matches!(profile, Profile::Strict | Profile::Lockdown) {
             return Err(Error::new(Kind::Machine, "this kernel has no Landlock")
                 .because("the profiles strict and lockdown demand it")
-                .hint("boot with landlock in the lsm= list (Linux 5.13 or newer), or use the profile workspace"));
+                .hint(
+                    "boot with landlock in the lsm= list (Linux 5.13 or newer), or use the profile workspace",
+                ));
         }
         warnings.push("this kernel has no Landlock: the mounts alone keep writes in their place, and debuggers do not work inside".to_owned());
     }

@@ -27,9 +27,11 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
             false => report::output(show::text(policy, plan).as_bytes()),
         };
     }
-    let answers = arguments.targets.iter().map(|target| ask(&prepared, target)).collect::<Result<Vec<_>>>()?;
+    let answers =
+        arguments.targets.iter().map(|target| ask(&prepared, target)).collect::<Result<Vec<_>>>()?;
     if arguments.json {
-        let json = serde_json::to_string_pretty(&answers).map_err(|error| Error::new(Kind::Setup, "cannot write JSON").because(error))?;
+        let json = serde_json::to_string_pretty(&answers)
+            .map_err(|error| Error::new(Kind::Setup, "cannot write JSON").because(error))?;
         return report::output(format!("{json}\n").as_bytes());
     }
     report::output(answers.iter().map(line).collect::<String>().as_bytes())
@@ -42,17 +44,26 @@ fn ask(prepared: &Prepared, target: &OsString) -> Result<Answer> {
     }
     let path = match text.strip_prefix("~/") {
         Some(below) => prepared.policy.home.join(below),
-        None => std::path::absolute(target).map_err(|error| Error::new(Kind::Usage, format!("{} is no path", escape(target.as_os_str()))).because(error))?,
+        None => std::path::absolute(target).map_err(|error| {
+            Error::new(Kind::Usage, format!("{} is no path", escape(target.as_os_str()))).because(error)
+        })?,
     };
     // A path inside is what it is outside, without the symlinks that lead there.
-    let resolved: PathBuf = match (path.parent().and_then(|parent| parent.canonicalize().ok()), path.file_name()) {
-        (Some(parent), Some(name)) => parent.join(name),
-        _ => path,
-    };
+    let resolved: PathBuf =
+        match (path.parent().and_then(|parent| parent.canonicalize().ok()), path.file_name()) {
+            (Some(parent), Some(name)) => parent.join(name),
+            _ => path,
+        };
     Ok(answer(&prepared.policy, &text, Some(&resolved)))
 }
 
 fn line(answer: &Answer) -> String {
     let hint = answer.hint.as_ref().map_or(String::new(), |hint| format!("; to change it: {hint}"));
-    format!("{}: {}; {}{}\n", escape(&*answer.asked), answer.verdict, escape(&*answer.because), escape(&*hint))
+    format!(
+        "{}: {}; {}{}\n",
+        escape(&*answer.asked),
+        answer.verdict,
+        escape(&*answer.because),
+        escape(&*hint)
+    )
 }

@@ -24,7 +24,9 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     let prepared = prepare(&Request { options: &arguments.options, command: &arguments.command })?;
     match keeper {
         Some(keeper) => session::run(keeper, &prepared, &Reporter::new(arguments.loudness.verbosity())),
-        None if arguments.json => report::output(format!("{:#}\n", show::json(&prepared.policy, &prepared.plan)).as_bytes()),
+        None if arguments.json => {
+            report::output(format!("{:#}\n", show::json(&prepared.policy, &prepared.plan)).as_bytes())
+        }
         None => report::output(show::text(&prepared.policy, &prepared.plan).as_bytes()),
     }
 }

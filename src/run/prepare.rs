@@ -52,7 +52,12 @@ pub(super) fn prepare(request: &Request<'_>) -> Result<Prepared> {
     let command = Command::find(&host, &project.root, program)?;
     let scalars = EnvScalars::read(|name| host.environment.var(name).map(OsString::from))?;
     let user_file = host.xdg("XDG_CONFIG_HOME", ".config").join("ai-jail/config.toml");
-    let paths = Paths { user: Some(&user_file), project: Some(&project.root), managed: Path::new(MANAGED), home: &host.user.home };
+    let paths = Paths {
+        user: Some(&user_file),
+        project: Some(&project.root),
+        managed: Path::new(MANAGED),
+        home: &host.user.home,
+    };
     let files = load(&paths, request.options, &scalars)?;
     let settings = merge(&Layers {
         options: request.options,
@@ -74,15 +79,24 @@ pub(super) fn prepare(request: &Request<'_>) -> Result<Prepared> {
         program: own_program()?,
         store: host.xdg("XDG_DATA_HOME", ".local/share").join("ai-jail"),
         arch: Arch::native().ok_or_else(|| {
-            Error::new(Kind::Machine, format!("{} is not supported", std::env::consts::ARCH)).because("the table of system calls knows x86_64 and aarch64")
+            Error::new(Kind::Machine, format!("{} is not supported", std::env::consts::ARCH))
+                .because("the table of system calls knows x86_64 and aarch64")
         })?,
         terminal: if any_terminal { InnerTerminal::Foreground } else { InnerTerminal::None },
         umask: crate::sys::process::umask(),
     };
     let plan = compile(&policy, &context)?;
-    Ok(Prepared { policy, plan, streams, data: context.store, log: host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail/log") })
+    Ok(Prepared {
+        policy,
+        plan,
+        streams,
+        data: context.store,
+        log: host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail/log"),
+    })
 }
 
 fn own_program() -> Result<PathBuf> {
-    std::env::current_exe().map_err(|error| Error::new(Kind::Setup, "cannot find ai-jail's own program").because(error).hint("is /proc mounted?"))
+    std::env::current_exe().map_err(|error| {
+        Error::new(Kind::Setup, "cannot find ai-jail's own program").because(error).hint("is /proc mounted?")
+    })
 }

@@ -6,9 +6,7 @@ use std::time::Instant;
 
 use time::OffsetDateTime;
 
-use crate::audit::counters::Counters;
-use crate::audit::event::{self, Event};
-use crate::audit::log::{Log, SessionId};
+use crate::audit::{self as event, Counters, Event, Log, SessionId};
 use crate::config::settings::NetworkMode;
 use crate::egress::{Door, NetEvent, Observer, Verdict};
 use crate::error::{Error, Result};
@@ -40,7 +38,11 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     };
     for note in &held.notes {
         reporter.warn(note);
-        record.add(&Event::Note(event::Note { kind: event::NoteKind::Mount, path: None, text: note.clone() }));
+        record.add(&Event::Note(event::Note {
+            kind: event::NoteKind::Mount,
+            path: None,
+            text: note.clone(),
+        }));
     }
     reporter.start_line(&start_line(policy));
     let attended = attend(&keeper, plan, held, terminal, Arc::clone(&record) as Arc<dyn Observer>);
@@ -54,14 +56,22 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         }
     };
     if drops.total() > 0 {
-        let dropped: BTreeMap<String, u64> = drops.iter().filter(|(_, count)| *count > 0).map(|(class, count)| (class.name().to_owned(), count)).collect();
+        let dropped: BTreeMap<String, u64> = drops
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(class, count)| (class.name().to_owned(), count))
+            .collect();
         record.add(&Event::Terminal(event::TerminalDrops { dropped }));
     }
     let (status, exit) = match end {
         End::Status(status) if status > 128 => (status, event::Exit::Signal(status - 128)),
         End::Status(status) => (status, event::Exit::Status(u8::try_from(status).unwrap_or(u8::MAX))),
         End::TimedOut => {
-            record.add(&Event::Note(event::Note { kind: event::NoteKind::Limit, path: None, text: "the time limit ended the jail".to_owned() }));
+            record.add(&Event::Note(event::Note {
+                kind: event::NoteKind::Limit,
+                path: None,
+                text: "the time limit ended the jail".to_owned(),
+            }));
             (124, event::Exit::Failed)
         }
     };
@@ -93,7 +103,9 @@ impl Record {
         let session = SessionId::new(OffsetDateTime::now_utc(), std::process::id());
         let log = match Log::open(&prepared.log, session) {
             Ok(log) => Some(log),
-            Err(error) if prepared.policy.settings.log_required.value => return Err(error.hint("log.required is set, so nothing runs without a log")),
+            Err(error) if prepared.policy.settings.log_required.value => {
+                return Err(error.hint("log.required is set, so nothing runs without a log"));
+            }
             Err(error) => {
                 reporter.warn(&format!("{error}; this session is not recorded"));
                 None
@@ -141,7 +153,16 @@ impl Observer for Record {
             Door::Transparent => event::Door::Transparent,
             Door::Resolver => event::Door::Dns,
         };
-        let decision = event::NetDecision { door, host: event.host, port: event.port.unwrap_or(0), verdict, rule, origin: None, reason, count: 1 };
+        let decision = event::NetDecision {
+            door,
+            host: event.host,
+            port: event.port.unwrap_or(0),
+            verdict,
+            rule,
+            origin: None,
+            reason,
+            count: 1,
+        };
         self.add(&Event::Net(decision));
     }
 }
@@ -172,7 +193,10 @@ fn start_record(policy: &Policy, prepared: &Prepared) -> event::Start {
 
 /// One line that says what is in force.
 fn start_line(policy: &Policy) -> String {
-    let profile = serde_json::to_value(policy.profile.value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+    let profile = serde_json::to_value(policy.profile.value)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default();
     let network = match &policy.network {
         NetworkRule::Off => "off".to_owned(),
         NetworkRule::DangerOpen => "OPEN".to_owned(),
@@ -184,5 +208,7 @@ fn start_line(policy: &Policy) -> String {
     };
     let landlock = policy.landlock_abi.map_or("no Landlock".to_owned(), |abi| format!("Landlock ABI {abi}"));
     let held = policy.protected.len();
-    format!("profile {profile}; network {network}; {held} protected paths; masked secrets none; {landlock}; seccomp")
+    format!(
+        "profile {profile}; network {network}; {held} protected paths; masked secrets none; {landlock}; seccomp"
+    )
 }

@@ -5,3 +5,4 @@ pub mod descriptor;
 pub mod landlock;
 pub mod namespace;
 pub mod process;
+pub mod readiness;

@@ -20,8 +20,8 @@ use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
 
-use crate::plan::inner::StageReport;
 use crate::launch::protocol::{Order, Reply, Request, from_memfd, receive, send};
+use crate::plan::inner::StageReport;
 
 use self::hold::Held;
 use self::reaper::Reaper;
@@ -166,7 +166,9 @@ fn report_exec(socket: BorrowedFd<'_>, door: BorrowedFd<'_>) -> Result<(), Failu
         return Ok(send(socket, &Reply::Started, &[])?);
     }
     match StageReport::decode(&bytes[..length]) {
-        Some(StageReport::NotExecuted { errno, found }) => Ok(send(socket, &Reply::NotExecuted { errno, found }, &[])?),
+        Some(StageReport::NotExecuted { errno, found }) => {
+            Ok(send(socket, &Reply::NotExecuted { errno, found }, &[])?)
+        }
         Some(StageReport::NotPrepared(why)) => Err(Failure::new("the jail could not be set up", why)),
         None => Err(Failure::new("the jail could not be set up", "the in-jail stage said something else")),
     }

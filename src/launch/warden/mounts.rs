@@ -135,7 +135,13 @@ fn verify(path: &Path, expected: Option<&Identity>) -> Result<(), Failure> {
     ))
 }
 
-fn place(staged: &Path, place: &Place<'_>, missing: Missing, access: Access, notes: &mut Vec<String>) -> Result<(), Failure> {
+fn place(
+    staged: &Path,
+    place: &Place<'_>,
+    missing: Missing,
+    access: Access,
+    notes: &mut Vec<String>,
+) -> Result<(), Failure> {
     let destination = match place.open() {
         Ok(found) if missing == Missing::Refuse || suits(&found, missing)? => found,
         Err(error) if missing == Missing::Refuse => {
@@ -143,9 +149,12 @@ fn place(staged: &Path, place: &Place<'_>, missing: Missing, access: Access, not
         }
         Ok(_) | Err(_) => make(place, missing, notes)?,
     };
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    let tree = open_tree(CWD, staged, flags | OpenTreeFlags::AT_SYMLINK_NOFOLLOW).map_err(|error| failed("open", staged, error))?;
-    restrict_mount(tree.as_fd(), limit(access)).map_err(|error| failed_io("restrict", &place.path(), error))?;
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(CWD, staged, flags | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)
+        .map_err(|error| failed("open", staged, error))?;
+    restrict_mount(tree.as_fd(), limit(access))
+        .map_err(|error| failed_io("restrict", &place.path(), error))?;
     mount_onto(&tree, &destination).map_err(|error| failed("mount", &place.path(), error))
 }
 
@@ -240,12 +249,16 @@ fn pin(place: &Place<'_>, access: Access) -> Result<(), Failure> {
     let object = match place.open() {
         Ok(object) => object,
         Err(error @ (Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {
-            return Err(Failure::new(format!("{} changed while the jail was being set up", place.path().display()), error));
+            return Err(Failure::new(
+                format!("{} changed while the jail was being set up", place.path().display()),
+                error,
+            ));
         }
         Err(error) => return Err(failed("open", &place.path(), error)),
     };
     let clone = clone_of(&object).map_err(|error| failed("clone", &place.path(), error))?;
-    restrict_mount(clone.as_fd(), limit(access)).map_err(|error| failed_io("restrict", &place.path(), error))?;
+    restrict_mount(clone.as_fd(), limit(access))
+        .map_err(|error| failed_io("restrict", &place.path(), error))?;
     mount_onto(&clone, &object).map_err(|error| failed("pin", &place.path(), error))
 }
 

@@ -15,7 +15,13 @@ pub(super) const TRUST: &str = "/run/ai-jail/ca-certificates.pem";
 pub(super) const GIT_CONFIG: &str = "/run/ai-jail/gitconfig";
 
 /// Path and content of each.
-pub(super) fn made(settings: &Settings, facts: &Facts, network: &NetworkRule, home: &Path, protected: &[ProtectedPath]) -> Vec<(PathBuf, Vec<u8>)> {
+pub(super) fn made(
+    settings: &Settings,
+    facts: &Facts,
+    network: &NetworkRule,
+    home: &Path,
+    protected: &[ProtectedPath],
+) -> Vec<(PathBuf, Vec<u8>)> {
     let user = &facts.user;
     let (uid, gid, name, group) = (user.uid, user.gid, &user.name, &user.group);
     let (home_text, shell) = (home.display(), user.shell.display());
@@ -44,7 +50,8 @@ pub(super) fn made(settings: &Settings, facts: &Facts, network: &NetworkRule, ho
         (GIT_CONFIG, git_config(&facts.git_config)),
         ("/run/ai-jail/about", about(settings, facts, network, protected)),
     ];
-    let mut files: Vec<(PathBuf, Vec<u8>)> = made.drain(..).map(|(path, text)| (PathBuf::from(path), text.into_bytes())).collect();
+    let mut files: Vec<(PathBuf, Vec<u8>)> =
+        made.drain(..).map(|(path, text)| (PathBuf::from(path), text.into_bytes())).collect();
     if let Trust::Joined(bundle) = &facts.trust {
         files.push((TRUST.into(), bundle.clone()));
     }
@@ -54,7 +61,11 @@ pub(super) fn made(settings: &Settings, facts: &Facts, network: &NetworkRule, ho
 /// Stable for a project, and says nothing about the machine.
 fn machine_id(project: &Path) -> String {
     use sha2::{Digest, Sha256};
-    Sha256::digest(project_name(project).as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(project_name(project).as_bytes())
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// The carried settings in git's own syntax. Section and key names come from an allowlist; a subsection is quoted.
@@ -63,7 +74,9 @@ fn git_config(values: &[(String, String)]) -> String {
     for (name, value) in values {
         let Some((section, key)) = name.rsplit_once('.') else { continue };
         match section.split_once('.') {
-            Some((section, subsection)) => text.push_str(&format!("[{section} \"{}\"]\n", quoted(subsection))),
+            Some((section, subsection)) => {
+                text.push_str(&format!("[{section} \"{}\"]\n", quoted(subsection)))
+            }
             None => text.push_str(&format!("[{section}]\n")),
         }
         text.push_str(&format!("\t{key} = \"{}\"\n", quoted(value)));

@@ -31,8 +31,9 @@ pub(super) struct Place {
 }
 
 #[expect(clippy::expect_used, reason = "compiled in; a test parses it")]
-pub(super) static CREDENTIALS: LazyLock<Credentials> =
-    LazyLock::new(|| toml::from_str(include_str!("../../presets/credentials.toml")).expect("credentials.toml parses"));
+pub(super) static CREDENTIALS: LazyLock<Credentials> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../presets/credentials.toml")).expect("credentials.toml parses")
+});
 
 /// The home and what of the agent's state lies in it.
 pub(super) fn rules(settings: &Settings, facts: &Facts, home: &Path) -> Vec<FileRule> {
@@ -40,7 +41,9 @@ pub(super) fn rules(settings: &Settings, facts: &Facts, home: &Path) -> Vec<File
     if home.starts_with(&facts.project) {
         return Vec::new();
     }
-    let place = Path::new("homes").join(project_name(&facts.project)).join(facts.agent.map_or("none", |agent| agent.name.0.as_str()));
+    let place = Path::new("homes")
+        .join(project_name(&facts.project))
+        .join(facts.agent.map_or("none", |agent| agent.name.0.as_str()));
     let source = match settings.home.value {
         HomeMode::Ephemeral => Source::Tmpfs,
         HomeMode::Persistent => Source::Store(place.join("home"), ""),
@@ -66,7 +69,13 @@ pub(super) fn rules(settings: &Settings, facts: &Facts, home: &Path) -> Vec<File
 
 /// One state path: shared by the agent's projects, but for its executable parts, so that one project's agent cannot plant
 /// a hook for another's.
-fn state_rules(settings: &Settings, place: &Path, agent: &str, home: &Path, state: &AgentState) -> Vec<FileRule> {
+fn state_rules(
+    settings: &Settings,
+    place: &Path,
+    agent: &str,
+    home: &Path,
+    state: &AgentState,
+) -> Vec<FileRule> {
     let origin = settings.state.origin.clone();
     let shape = match state.kind {
         StateKind::Dir => Shape::Directory,
@@ -76,8 +85,14 @@ fn state_rules(settings: &Settings, place: &Path, agent: &str, home: &Path, stat
     let mut rules = vec![ours(home.join(&state.path), Source::Store(shared, ""), shape, origin.clone())];
     for part in &state.exec {
         let own = place.join("settings").join(&state.path).join(part);
-        let (shape, content) = if looks_like_file(part) { (Shape::File, empty_content(part)) } else { (Shape::Directory, "") };
-        rules.push(ours(home.join(&state.path).join(part), Source::Store(own, content), shape, origin.clone()));
+        let (shape, content) =
+            if looks_like_file(part) { (Shape::File, empty_content(part)) } else { (Shape::Directory, "") };
+        rules.push(ours(
+            home.join(&state.path).join(part),
+            Source::Store(own, content),
+            shape,
+            origin.clone(),
+        ));
     }
     rules
 }
@@ -110,7 +125,13 @@ pub(super) fn project_name(project: &Path) -> String {
     let short: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let readable: String = project
         .file_name()
-        .map(|name| name.to_string_lossy().chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).take(32).collect())
+        .map(|name| {
+            name.to_string_lossy()
+                .chars()
+                .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+                .take(32)
+                .collect()
+        })
         .unwrap_or_default();
     format!("{readable}-{short}")
 }
@@ -133,7 +154,10 @@ mod tests {
         for row in &CREDENTIALS.place {
             assert!(row.reason.len() > 8, "{row:?}");
             for path in &row.paths {
-                assert!(Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_))), "{path}");
+                assert!(
+                    Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_))),
+                    "{path}"
+                );
             }
         }
     }
@@ -143,6 +167,10 @@ mod tests {
         let (a, b) = (project_name(Path::new("/a/p")), project_name(Path::new("/b/p")));
         assert_ne!(a, b);
         assert!(a.starts_with("p-"));
-        assert!(project_name(Path::new("/a/\u{1b}[31m p\n")).chars().all(|c| c.is_ascii_alphanumeric() || c == '-'));
+        assert!(
+            project_name(Path::new("/a/\u{1b}[31m p\n"))
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '-')
+        );
     }
 }

@@ -18,17 +18,37 @@ const PROXY: &str = "http://127.0.0.1:3128";
 /// Variables in which programs look for a trust bundle: OpenSSL, curl, git, Node, Python, Deno, cargo, Nix, AWS, gRPC, and
 /// Google's tools.
 const TRUST_VARIABLES: [&str; 12] = [
-    "SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "PIP_CERT", "DENO_CERT", "CARGO_HTTP_CAINFO",
-    "NIX_SSL_CERT_FILE", "AWS_CA_BUNDLE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+    "SSL_CERT_FILE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "PIP_CERT",
+    "DENO_CERT",
+    "CARGO_HTTP_CAINFO",
+    "NIX_SSL_CERT_FILE",
+    "AWS_CA_BUNDLE",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
 ];
 
 /// Git settings that must win over the repository's own: nothing that would write `.git/config` behind a commit, and no
 /// signing with a key that is not here.
-const GIT_OVERRIDES: [(&str, &str); 4] =
-    [("branch.autoSetupMerge", "false"), ("push.default", "current"), ("commit.gpgsign", "false"), ("tag.gpgsign", "false")];
+const GIT_OVERRIDES: [(&str, &str); 4] = [
+    ("branch.autoSetupMerge", "false"),
+    ("push.default", "current"),
+    ("commit.gpgsign", "false"),
+    ("tag.gpgsign", "false"),
+];
 
 /// The whole environment of the jail.
-pub(super) fn resolve(settings: &Settings, facts: &Facts, rules: &FileRules, network: &NetworkRule, home: &Path) -> BTreeMap<String, Sourced<OsString>> {
+pub(super) fn resolve(
+    settings: &Settings,
+    facts: &Facts,
+    rules: &FileRules,
+    network: &NetworkRule,
+    home: &Path,
+) -> BTreeMap<String, Sourced<OsString>> {
     let mut ours = BTreeMap::new();
     let mut set = |name: &str, value: OsString, why: &str| {
         ours.insert(name.to_owned(), Sourced::new(value, Origin::built_in(why)));
@@ -81,7 +101,9 @@ pub(super) fn resolve(settings: &Settings, facts: &Facts, rules: &FileRules, net
 
 /// PATH inside: the launcher's entries that exist inside and are not the project's, in their order.
 fn path(facts: &Facts, rules: &FileRules) -> OsString {
-    let visible = |entry: &Path| !entry.starts_with(&facts.project) && (system_shows(facts, entry) || host_shows(rules, entry));
+    let visible = |entry: &Path| {
+        !entry.starts_with(&facts.project) && (system_shows(facts, entry) || host_shows(rules, entry))
+    };
     let mut entries: Vec<PathBuf> = Vec::new();
     for entry in facts.path_entries.iter().filter(|entry| visible(entry)) {
         if !entries.contains(entry) {
