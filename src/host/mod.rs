@@ -5,7 +5,6 @@
 
 pub mod agents;
 pub mod bwrap;
-mod cargo_config;
 pub mod command;
 pub mod distribution;
 pub mod doctor;
@@ -21,7 +20,6 @@ pub mod project;
 pub mod system;
 pub mod toolchains;
 pub mod toolconf;
-mod toolconf_rows;
 pub mod user;
 
 use std::fs::File;
