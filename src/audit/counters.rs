@@ -58,8 +58,7 @@ impl Counters {
             [first, ..] => lines.push(format!("{first}; and {} more, see the log", self.totals.guarded - 1)),
         }
         if self.totals.denied > 0 {
-            let hosts =
-                most(self.denied.iter().map(|((host, port), count)| (format!("{host}:{port}"), *count)));
+            let hosts = most(self.denied.iter().map(|((host, port), count)| (target(host, *port), *count)));
             lines.push(format!(
                 "denied {}: {hosts}; allow one with --allow-host",
                 times(self.totals.denied, "connection")
@@ -71,6 +70,11 @@ impl Counters {
         }
         lines
     }
+}
+
+/// A question for a name has no port.
+fn target(host: &str, port: u16) -> String {
+    if port == 0 { host.to_owned() } else { format!("{host}:{port}") }
 }
 
 /// The most frequent ones, with their counts.

@@ -12,9 +12,6 @@ use crate::error::{Error, Kind, Result};
 /// The oldest release whose options we use.
 pub const OLDEST: (u32, u32, u32) = (0, 8, 0);
 
-/// Where it is looked for when PATH has none.
-const USUAL: [&str; 4] = ["/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin"];
-
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
@@ -28,15 +25,14 @@ pub struct Bwrap {
 }
 
 impl Bwrap {
-    /// Finds one on `path_entries`, then at the usual places. Looks only: no program is run.
+    /// Finds one on `path_entries`. Looks only: no program is run.
     ///
     /// # Errors
     /// [`Kind::Machine`] when there is none, or when each that is there is setuid or could have been changed by someone
     /// other than root; the error says which and why.
     pub fn find(path_entries: &[PathBuf]) -> Result<Self> {
-        let usual = USUAL.iter().map(PathBuf::from);
         let mut refused: Vec<String> = Vec::new();
-        for dir in path_entries.iter().cloned().chain(usual) {
+        for dir in path_entries {
             let Ok(path) = dir.join("bwrap").canonicalize() else { continue };
             match objection(&facts(&path)) {
                 None => return Ok(Self { path }),

@@ -5,7 +5,6 @@
 
 pub mod agents;
 pub mod bwrap;
-mod cargo_config;
 pub mod command;
 pub mod distribution;
 pub mod doctor;
@@ -18,13 +17,9 @@ pub mod kernel;
 pub mod links;
 mod needs;
 pub mod project;
-pub mod protected;
-pub mod survey;
 pub mod system;
 pub mod toolchains;
 pub mod toolconf;
-mod toolconf_rows;
-pub mod trust;
 pub mod user;
 
 use std::fs::File;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, mkdirat, open, openat, openat2};
@@ -19,7 +20,7 @@ pub fn prepare(root: &Path, operations: &[StoreOp]) -> Result<()> {
     if operations.is_empty() {
         return Ok(());
     }
-    fs::create_dir_all(root).map_err(|error| failed(root, error))?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(|error| failed(root, error))?;
     let root_fd =
         open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
             .map_err(|error| failed(root, error))?;

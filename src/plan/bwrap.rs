@@ -57,7 +57,9 @@ pub fn arguments(plan: &Plan, numbers: &Numbers) -> Vec<OsString> {
     for operation in &plan.operations {
         let mut push = |words: &[&OsStr]| arguments.extend(words.iter().map(OsString::from));
         match operation {
-            BwrapOp::Dir(dest) => push(&[OsStr::new("--dir"), dest.as_os_str()]),
+            BwrapOp::Dir(dest) => {
+                push(&[OsStr::new("--perms"), OsStr::new("0755"), OsStr::new("--dir"), dest.as_os_str()])
+            }
             BwrapOp::Tmpfs(dest, mode) => {
                 push(&[
                     OsStr::new("--perms"),

@@ -1,7 +1,8 @@
 //! A policy becomes a plan.
 
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::Result;
@@ -52,6 +53,7 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
     operations.extend(mounts.operations.iter().cloned());
     operations.push(BwrapOp::RemountReadOnly("/dev".into()));
     operations.push(BwrapOp::RemountReadOnly("/".into()));
+    let operations = [parents(&operations), operations].concat();
     Ok(Plan {
         bwrap: context.bwrap.clone(),
         network: match &policy.network {
@@ -74,6 +76,18 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
         cgroup: cgroup(policy),
         time: policy.limits.time_seconds.as_ref().map(|seconds| Duration::from_secs(seconds.value)),
     })
+}
+
+/// The directories on the way to every destination, each once: bubblewrap would make them with modes of its own choice.
+fn parents(operations: &[BwrapOp]) -> Vec<BwrapOp> {
+    let mounted: Vec<&Path> = operations.iter().filter_map(BwrapOp::mounted).collect();
+    let missing: BTreeSet<&Path> = operations
+        .iter()
+        .filter_map(BwrapOp::made)
+        .flat_map(|dest| dest.ancestors().skip(1))
+        .filter(|parent| *parent != Path::new("/") && !mounted.iter().any(|mount| parent.starts_with(mount)))
+        .collect();
+    missing.into_iter().map(|parent| BwrapOp::Dir(parent.to_path_buf())).collect()
 }
 
 /// The root: the system's files, made ones, and the file systems of the kernel.

@@ -80,6 +80,25 @@ pub enum BwrapOp {
     RemountReadOnly(PathBuf),
 }
 
+impl BwrapOp {
+    /// What it makes, if it makes anything new.
+    pub fn made(&self) -> Option<&Path> {
+        match self {
+            Self::Dir(dest) | Self::Tmpfs(dest, _) | Self::Proc(dest) | Self::Dev(dest) => Some(dest),
+            Self::Symlink { dest, .. } | Self::Bind { dest, .. } | Self::File { dest, .. } => Some(dest),
+            Self::Cover { .. } | Self::RemountReadOnly(_) => None,
+        }
+    }
+
+    /// Where it mounts a whole tree, below which no directory of the root is visible.
+    pub fn mounted(&self) -> Option<&Path> {
+        match self {
+            Self::Tmpfs(dest, _) | Self::Proc(dest) | Self::Dev(dest) | Self::Bind { dest, .. } => Some(dest),
+            _ => None,
+        }
+    }
+}
+
 /// One operation at the held door: done in the jail's mount namespace, by descriptor, never through a symlink.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DoorOp {
