@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::command::on_path;
-use super::system::{MountKind, SystemMount};
+use super::system::{MountKind, SystemMount, merge};
 use super::{Host, links, read_head};
 use crate::error::{Error, Kind, Result};
 
@@ -76,16 +76,7 @@ impl<'a> Needs<'a> {
     pub(super) fn of(host: &'a Host, project: &'a Path, program: &Path) -> Result<Vec<SystemMount>> {
         let mut needs = Self::new(host, project);
         needs.add_program(program, 0)?;
-        let Self { mut mounts, .. } = needs;
-        let binds: Vec<PathBuf> = mounts
-            .iter()
-            .filter(|mount| mount.kind == MountKind::Bind)
-            .map(|mount| mount.dest.clone())
-            .collect();
-        mounts.retain(|mount| !binds.iter().any(|bind| mount.dest != *bind && mount.dest.starts_with(bind)));
-        mounts.sort_by(|a, b| a.dest.cmp(&b.dest));
-        mounts.dedup();
-        Ok(mounts)
+        Ok(merge(needs.mounts))
     }
 
     /// Nothing yet.
@@ -116,7 +107,7 @@ impl<'a> Needs<'a> {
         }
         if self.foreign(&route.end) {
             let bind = self.smallest(&route.end)?;
-            self.mounts.push(SystemMount { source: bind.clone(), dest: bind, kind: MountKind::Bind });
+            self.mounts.push(SystemMount::bind(bind));
         }
         match self.interpreter(&route.end) {
             Some(interpreter) if depth < MAX_DEPTH => self.add_program(&interpreter, depth + 1),

@@ -88,27 +88,40 @@ pub fn rows() -> Result<Vec<SystemRow>> {
 /// # Errors
 /// As [`rows`].
 pub fn mounts(root: &Path, extent: Extent) -> Result<Vec<SystemMount>> {
-    let mut mounts: Vec<SystemMount> = Vec::new();
-    for row in rows()?.iter().filter(|row| extent == Extent::Whole || !row.extra) {
-        for path in expand(root, &row.path) {
-            if let Some(mount) = show(root, &path, row.show) {
-                add(&mut mounts, mount);
-            }
-        }
-    }
-    mounts.sort_by(|a, b| a.dest.cmp(&b.dest));
-    Ok(mounts)
+    let rows = rows()?;
+    let wanted = rows.iter().filter(|row| extent == Extent::Whole || !row.extra);
+    Ok(merge(
+        wanted.flat_map(|row| {
+            expand(root, &row.path).into_iter().filter_map(|path| show(root, &path, row.show))
+        }),
+    ))
 }
 
-/// Leaves out what a bind of a parent shows anyway.
-fn add(mounts: &mut Vec<SystemMount>, mount: SystemMount) {
-    let covered = mounts.iter().any(|known| {
-        known.kind == MountKind::Bind
-            && mount.source.starts_with(&known.source)
-            && mount.dest.starts_with(&known.dest)
-    });
-    if !covered && mounts.iter().all(|known| known.dest != mount.dest) {
-        mounts.push(mount);
+/// Joins lists of mounts into one: sorted so that parents come first, each destination once (the first that was given), and
+/// without what a bind of a parent shows anyway.
+pub fn merge(mounts: impl IntoIterator<Item = SystemMount>) -> Vec<SystemMount> {
+    let mut sorted: Vec<SystemMount> = mounts.into_iter().collect();
+    sorted.sort_by(|a, b| a.dest.cmp(&b.dest));
+    let mut merged: Vec<SystemMount> = Vec::new();
+    for mount in sorted {
+        let known = merged.iter().any(|known| known.dest == mount.dest || known.shows(&mount));
+        if !known {
+            merged.push(mount);
+        }
+    }
+    merged
+}
+
+impl SystemMount {
+    /// A read-only bind of a path at its own place.
+    pub fn bind(path: PathBuf) -> Self {
+        Self { source: path.clone(), dest: path, kind: MountKind::Bind }
+    }
+
+    /// Whether this bind shows the source of `other` at the destination of `other`.
+    fn shows(&self, other: &Self) -> bool {
+        let below = other.dest.strip_prefix(&self.dest);
+        self.kind == MountKind::Bind && below.is_ok_and(|below| self.source.join(below) == other.source)
     }
 }
 
@@ -236,6 +249,29 @@ mod tests {
         assert_eq!(mounts[0].kind, MountKind::Symlink("usr/bin".into()));
         assert_eq!((&mounts[1].kind, &mounts[1].source), (&MountKind::Bind, &host.at("/lib32")));
         assert_eq!(mounts[2].kind, MountKind::Symlink("usr/lib64".into()));
+    }
+
+    #[test]
+    fn merging_keeps_what_no_bind_of_a_parent_shows() {
+        let bind = |source: &str, dest: &str| SystemMount {
+            source: source.into(),
+            dest: dest.into(),
+            kind: MountKind::Bind,
+        };
+        let link = |dest: &str| SystemMount {
+            source: dest.into(),
+            dest: dest.into(),
+            kind: MountKind::Symlink("x".into()),
+        };
+        let merged = merge([
+            bind("/h/.npm/lib", "/h/.npm/lib"),
+            link("/h/.npm/bin/codex"),
+            bind("/h/.npm/bin", "/h/.npm/bin"),
+            bind("/data", "/h/.npm/bin/data"),
+            link("/h/.npm/binary"),
+            bind("/h/.npm/lib", "/h/.npm/lib"),
+        ]);
+        assert_eq!(names(&merged), ["/h/.npm/bin", "/h/.npm/bin/data", "/h/.npm/binary", "/h/.npm/lib"]);
     }
 
     #[test]

@@ -134,7 +134,7 @@ fn off_the_table(host: &Host, project: &Path, bounds: &Needs<'_>, found: &[Toolc
         }
         if bounds.foreign(&route.end) && !covered(&mounts, &route.end) {
             let Some(dir) = bounds.program_directory(&route.end) else { continue };
-            mounts.push(SystemMount { source: dir.clone(), dest: dir, kind: MountKind::Bind });
+            mounts.push(SystemMount::bind(dir));
         }
         for link in route.links {
             if bounds.foreign(&link.path) && !covered(&mounts, &link.path) {
