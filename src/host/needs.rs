@@ -36,32 +36,39 @@ const SYSTEM: [&str; 14] = [
 ];
 
 /// Places below the home that hold credentials: none of them is ever mounted, nor anything that contains one.
-const CREDENTIALS: [&str; 25] = [
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".kube",
-    ".docker",
-    ".netrc",
-    ".npmrc",
-    ".pypirc",
-    ".git-credentials",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/git/credentials",
-    ".config/hub",
-    ".config/op",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".mozilla",
-    ".password-store",
-    ".local/share/keyrings",
-    ".terraform.d",
-    ".vault-token",
-    ".gem/credentials",
+const CREDENTIALS: [(&str, &str); 32] = [
+    (".ssh", "private keys"),
+    (".gnupg", "private keys"),
+    (".pki", "certificates with keys"),
+    (".aws", "access keys"),
+    (".azure", "tokens"),
+    (".config/gcloud", "tokens"),
+    (".oci", "keys"),
+    (".kube", "cluster certificates and tokens"),
+    (".docker", "registry passwords"),
+    (".config/containers", "registry passwords"),
+    (".netrc", "passwords"),
+    (".npmrc", "registry tokens"),
+    (".yarnrc.yml", "registry tokens"),
+    (".pypirc", "registry passwords"),
+    (".cargo/credentials", "registry tokens"),
+    (".cargo/credentials.toml", "registry tokens"),
+    (".gem/credentials", "registry tokens"),
+    (".m2/settings.xml", "repository passwords"),
+    (".gradle/gradle.properties", "repository passwords"),
+    (".local/share/uv/credentials", "index passwords"),
+    (".git-credentials", "passwords"),
+    (".config/git/credentials", "passwords"),
+    (".config/gh", "tokens"),
+    (".config/glab-cli", "tokens"),
+    (".config/op", "a password manager"),
+    (".password-store", "a password manager"),
+    (".local/share/keyrings", "the desktop's passwords"),
+    (".mozilla", "cookies and passwords"),
+    (".config/google-chrome", "cookies and passwords"),
+    (".config/chromium", "cookies and passwords"),
+    (".terraform.d", "tokens"),
+    (".vault-token", "a token"),
 ];
 
 /// The set while it grows.
@@ -154,7 +161,7 @@ impl<'a> Needs<'a> {
 
     /// Whether a path holds, is, or lies in a place of credentials.
     pub(super) fn credential(&self, path: &Path) -> bool {
-        CREDENTIALS.iter().map(|place| self.host.user.home_real.join(place)).any(|place| {
+        CREDENTIALS.iter().map(|(place, _)| self.host.user.home_real.join(place)).any(|place| {
             path.starts_with(&place) || (place.starts_with(path) && place.symlink_metadata().is_ok())
         })
     }
@@ -304,6 +311,22 @@ mod tests {
         ] {
             s.file(program, "\x7fELF");
             assert_eq!(s.needs(program), [want], "{program}");
+        }
+    }
+
+    #[test]
+    fn no_place_of_credentials_and_nothing_above_one_may_be_shown() {
+        let s = Setting::new();
+        let bounds = Needs::new(&s.host, &s.project);
+        for (place, kind) in CREDENTIALS {
+            assert!(!kind.is_empty());
+            fs::create_dir_all(s.home(place)).unwrap();
+            for path in
+                [s.home(place), s.home(place).join("below"), s.home(place).parent().unwrap().to_path_buf()]
+            {
+                assert!(bounds.credential(&path), "{}", path.display());
+                assert!(!bounds.may_show(&path), "{}", path.display());
+            }
         }
     }
 

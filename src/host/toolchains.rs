@@ -108,8 +108,13 @@ fn shown(bounds: &Needs<'_>, path: &Path) -> Option<SystemMount> {
     let source = path.canonicalize().ok()?;
     // A path through a symlink above is the same place; a link at the end is shown as what it leads to.
     let dest = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
-    if !bounds.foreign(&dest) || !bounds.foreign(&source) {
+    if !bounds.foreign(&dest) {
         return None;
+    }
+    if !bounds.foreign(&source) {
+        // A link into the system or the project, which are there anyway.
+        let kind = MountKind::Symlink(source.clone());
+        return (!bounds.holds_home(&source)).then_some(SystemMount { source: dest.clone(), dest, kind });
     }
     let allowed = if source.is_dir() { bounds.may_show(&source) } else { !bounds.credential(&source) };
     allowed.then_some(SystemMount { source, dest, kind: MountKind::Bind })
@@ -254,6 +259,15 @@ mod tests {
             (&mount.source, &mount.dest),
             (&host.user.home.join("data/nvm"), &host.user.home.join(".nvm"))
         );
+    }
+
+    #[test]
+    fn a_root_that_leads_into_the_system_is_shown_as_a_link() {
+        let (_dir, host, project) = setting(&[]);
+        fs::create_dir_all(host.at("/opt/nvm")).unwrap();
+        symlink(host.at("/opt/nvm"), host.user.home.join(".nvm")).unwrap();
+        let found = detect(&host, &project).unwrap();
+        assert_eq!(found[0].mounts[0].kind, MountKind::Symlink(host.at("/opt/nvm")));
     }
 
     #[test]
