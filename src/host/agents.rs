@@ -1,10 +1,13 @@
 //! What is known of the agents: data, one file each.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 
+use super::{Host, read_text};
 use crate::error::{Error, Kind, Result};
 
 /// The name of an agent preset.
@@ -188,12 +191,61 @@ pub fn all() -> impl Iterator<Item = &'static Agent> {
     PRESETS.iter().filter_map(Preset::agent)
 }
 
-/// Reads an agent's file of the user's (`$XDG_CONFIG_HOME/ai-jail/agents/NAME.toml`).
+/// The agent that the bare command `name` starts: the user's own preset
+/// (`$XDG_CONFIG_HOME/ai-jail/agents/NAME.toml`), else the compiled-in one.
 ///
 /// # Errors
-/// When the text is no agent: what and where.
+/// When a file of the user's is no agent preset: which, what and where.
+pub fn find(host: &Host, name: &str) -> Result<Option<Agent>> {
+    let dir = host.xdg("XDG_CONFIG_HOME", ".config").join("ai-jail/agents");
+    let mut files: Vec<PathBuf> = match fs::read_dir(dir) {
+        Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
+        Err(_) => Vec::new(),
+    };
+    files.retain(|file| file.extension().is_some_and(|ending| ending == "toml"));
+    files.sort();
+    for file in files {
+        let fail = |why: String| {
+            Error::new(Kind::Config, format!("{} is not an agent preset", file.display())).because(why)
+        };
+        let text = read_text(&file).ok_or_else(|| fail("it cannot be read as text".into()))?;
+        let agent = parse(&text).map_err(|error| fail(error.to_string()))?;
+        if agent.commands.iter().any(|command| command == name) {
+            return Ok(Some(agent));
+        }
+    }
+    Ok(for_command(name).cloned())
+}
+
+/// Reads the text of an agent preset.
+///
+/// # Errors
+/// When it is none, its name would not do as the name of a directory, or a path leaves its place.
 pub fn parse(text: &str) -> Result<Agent> {
-    toml::from_str(text).map_err(|error| Error::new(Kind::Config, "not an agent preset").because(error))
+    let fail = |why: String| Error::new(Kind::Config, "not an agent preset").because(why);
+    let agent: Agent = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
+    let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if agent.name.0.is_empty() || !agent.name.0.chars().all(word) {
+        return Err(fail("its name may hold lower-case letters, digits and dashes only".into()));
+    }
+    let state = agent
+        .state
+        .iter()
+        .flat_map(|state| [&state.path].into_iter().chain(&state.exec).chain(&state.secrets));
+    for path in state.chain(&agent.protected) {
+        let inner = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+        if path.is_empty() || !Path::new(path).components().all(inner) {
+            return Err(fail(format!("{path:?} is not a path below its place")));
+        }
+    }
+    if agent
+        .state
+        .iter()
+        .any(|state| Path::new(&state.path).components().all(|part| part == Component::CurDir))
+    {
+        return Err(fail("the home as a whole cannot be state".into()));
+    }
+    Ok(agent)
 }
 
 impl Preset {
@@ -205,6 +257,7 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::tests::machine;
 
     #[test]
     fn every_preset_parses_and_is_found_by_its_commands() {
@@ -272,9 +325,37 @@ mod tests {
         }
     }
 
+    const OWN: &str = "name = \"x\"\ntitle = \"X\"\ncommands = [\"x\", \"claude\"]\nsandboxed = {}\n";
+
     #[test]
-    fn an_unknown_key_is_refused() {
-        let text = "name = \"x\"\ntitle = \"X\"\ncommands = [\"x\"]\nsandboxed = {}\nhooks = 1\n";
-        assert_eq!(parse(text).unwrap_err().kind(), Kind::Config);
+    fn a_preset_that_is_none_is_refused() {
+        assert!(parse(OWN).is_ok());
+        for change in [
+            ("sandboxed", "hooks = 1\nsandboxed"),
+            ("name = \"x\"", "name = \"../x\""),
+            ("name = \"x\"", "name = \"\""),
+            ("sandboxed", "protected = [\"../x\"]\nsandboxed"),
+            ("sandboxed", "state = [{ path = \"/etc\", kind = \"dir\" }]\nsandboxed"),
+            ("sandboxed", "state = [{ path = \".\", kind = \"dir\" }]\nsandboxed"),
+            ("sandboxed", "state = [{ path = \".x\", kind = \"dir\", exec = [\"a/../../b\"] }]\nsandboxed"),
+        ] {
+            let error = parse(&OWN.replace(change.0, change.1)).expect_err(change.1);
+            assert_eq!(error.kind(), Kind::Config);
+        }
+    }
+
+    #[test]
+    fn presets_of_the_users_rank_above_those_that_are_compiled_in() {
+        let (_dir, host) = machine();
+        assert_eq!(find(&host, "claude").unwrap().as_ref(), for_command("claude"));
+        let dir = host.user.home.join(".config/ai-jail/agents");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("x.toml"), OWN).unwrap();
+        fs::write(dir.join("notes.txt"), "not a preset").unwrap();
+        assert_eq!(find(&host, "claude").unwrap().unwrap().title, "X");
+        assert_eq!(find(&host, "codex").unwrap().as_ref(), for_command("codex"));
+        fs::write(dir.join("bad.toml"), "x").unwrap();
+        let error = find(&host, "codex").unwrap_err();
+        assert!(error.to_string().contains("bad.toml"), "{error}");
     }
 }

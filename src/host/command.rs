@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 
-use super::agents::{self, AgentName};
+use super::agents::{self, Agent};
 use super::needs::Needs;
 use super::system::SystemMount;
 use super::{Host, links};
@@ -19,8 +19,9 @@ pub struct Command {
     pub program: PathBuf,
     /// Every symlink on the way, in order, and at last the file itself.
     pub chain: Vec<PathBuf>,
-    /// The compiled-in agent that it is. Never one for a path or for a file of the project.
-    pub agent: Option<AgentName>,
+    /// The agent that it is, by the user's presets or the compiled-in ones. Never one for a path, nor for a file of the
+    /// project.
+    pub agent: Option<Agent>,
     /// What must be there for it to start and is neither of the system nor of the project: binds of files and
     /// directories, and symlinks, parents first. Never the home as a whole, nor a place of credentials.
     pub needs: Vec<SystemMount>,
@@ -32,7 +33,7 @@ impl Command {
     ///
     /// # Errors
     /// [`Kind::NotFound`], [`Kind::NotExecutable`], or [`Kind::Refused`] for programs that cannot run in a jail (snaps)
-    /// or lie in a place of credentials.
+    /// or lie in a place of credentials; [`Kind::Config`] for a preset of the user's that is none.
     pub fn find(host: &Host, project: &Path, command: &OsStr) -> Result<Self> {
         let by_name = !command.as_bytes().contains(&b'/');
         let program = if by_name { on_path(host, project, command)? } else { by_path(host, command)? };
@@ -49,9 +50,12 @@ impl Command {
                 .hint("install it from its maker or from the distribution instead"));
         }
         let inside = chain.iter().any(|path| path.starts_with(project));
-        let agent = command.to_str().filter(|_| by_name && !inside).and_then(agents::for_command);
+        let agent = match command.to_str().filter(|_| by_name && !inside) {
+            Some(name) => agents::find(host, name)?,
+            None => None,
+        };
         let needs = Needs::of(host, project, &program)?;
-        Ok(Self { program, chain, agent: agent.map(|agent| agent.name.clone()), needs })
+        Ok(Self { program, chain, agent, needs })
     }
 }
 
@@ -182,7 +186,7 @@ mod tests {
         let (_dir, host, project) = setting();
         program(&host.user.home.join(".local/bin/claude"), "\x7fELF");
         program(&project.join("claude"), "\x7fELF");
-        assert_eq!(find(&host, &project, "claude").unwrap().agent, Some(AgentName("claude".into())));
+        assert_eq!(find(&host, &project, "claude").unwrap().agent.as_ref(), agents::for_command("claude"));
         assert_eq!(find(&host, &project, "./claude").unwrap().agent, None);
         let absolute = host.user.home.join(".local/bin/claude");
         assert_eq!(find(&host, &project, absolute.to_str().unwrap()).unwrap().agent, None);

@@ -5,7 +5,6 @@
 
 pub mod agents;
 pub mod bwrap;
-mod cargo_config;
 pub mod command;
 pub mod distribution;
 pub mod doctor;
@@ -23,7 +22,6 @@ pub mod survey;
 pub mod system;
 pub mod toolchains;
 pub mod toolconf;
-mod toolconf_rows;
 pub mod trust;
 pub mod user;
 

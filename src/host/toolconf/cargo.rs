@@ -2,8 +2,8 @@
 
 use toml::{Table, Value as Toml};
 
-use super::toolconf::Gather;
-use super::toolconf_rows::Value;
+use super::Gather;
+use super::rows::Value;
 
 /// What may stay of a table: the path of keys, and what the last one holds.
 static KEEP: &[(&[&str], Value)] = &[

@@ -3,6 +3,10 @@
 //! What came from a variable goes on as a variable, what came from a file as a file of the private home: so a project's
 //! own configuration ranks inside as it does outside. A proxy is not carried: inside there is only the jail's own.
 
+mod cargo;
+mod clean;
+mod rows;
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -10,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use super::ini::{self, Entry};
 use super::needs::Needs;
-use super::toolconf_rows::{NPM, PIP, Row, VARIABLES, Value};
-use super::{Host, cargo_config, read_text};
+use super::{Host, command, read_text};
+use rows::{NPM, PIP, Row, VARIABLES};
 
 /// What is carried of the tools' configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,7 +50,7 @@ impl ToolConfig {
 }
 
 /// The configuration while it grows.
-pub(super) struct Gather<'a> {
+struct Gather<'a> {
     config: ToolConfig,
     bounds: Needs<'a>,
 }
@@ -115,7 +119,7 @@ impl Gather<'_> {
 
     /// npm's default: where node is, without `bin`.
     fn node_prefix(&self, host: &Host) -> Option<PathBuf> {
-        let node = super::command::on_path(host, self.bounds.project(), OsStr::new("node")).ok()?;
+        let node = command::on_path(host, self.bounds.project(), OsStr::new("node")).ok()?;
         Some(node.canonicalize().ok()?.parent()?.parent()?.to_path_buf())
     }
 
@@ -157,7 +161,7 @@ impl Gather<'_> {
         let home = home.unwrap_or_else(|| host.user.home.join(".cargo"));
         // The name without an ending is the older one, and the one that counts when both are there.
         let text = ["config", "config.toml"].iter().find_map(|name| read_text(&home.join(name)));
-        if let Some(text) = text.and_then(|text| cargo_config::filtered(&text, self)) {
+        if let Some(text) = text.and_then(|text| cargo::filtered(&text, self)) {
             self.file(".cargo/config.toml", text);
         }
     }
@@ -173,67 +177,6 @@ impl Gather<'_> {
         if !text.is_empty() {
             self.config.files.push((path.into(), text));
         }
-    }
-
-    /// A value without credentials; notes the hosts and paths that it names. `None` when it must not be carried.
-    pub(super) fn clean(&mut self, kind: Value, text: &str) -> Option<String> {
-        if text.len() > 4096 || text.chars().any(|c| c.is_control() && c != '\n') {
-            return None;
-        }
-        match kind {
-            Value::Plain => (!text.contains("://")).then(|| text.to_owned()),
-            Value::Path => self.visible(Path::new(text)).then(|| text.to_owned()),
-            Value::Sources => {
-                let mut clean = String::new();
-                for part in text.split_inclusive([' ', '\t', '\n', ',', '|']) {
-                    let source = part.trim_end_matches([' ', '\t', '\n', ',', '|']);
-                    clean.push_str(&self.source(source)?);
-                    clean.push_str(part.get(source.len()..)?);
-                }
-                Some(clean)
-            }
-        }
-    }
-
-    /// One URL, path or word.
-    fn source(&mut self, source: &str) -> Option<String> {
-        let Some((scheme, rest)) = source.split_once("://") else {
-            return (!source.starts_with('/') || self.visible(Path::new(source))).then(|| source.to_owned());
-        };
-        if scheme.ends_with("file") {
-            return self.visible(Path::new(rest)).then(|| source.to_owned());
-        }
-        // The path ends where a query or a fragment begins: either may hold a token.
-        let rest = rest.split(['?', '#']).next()?;
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let host = authority.rsplit('@').next()?;
-        if host.is_empty() || host.contains(['$', '{', '\\']) {
-            return None;
-        }
-        self.config.registries.push(host.to_ascii_lowercase());
-        Some(format!("{scheme}://{host}{path}"))
-    }
-
-    /// Whether a path will be there inside; if so, and no jail shows it anyway, it is noted.
-    fn visible(&mut self, path: &Path) -> bool {
-        let Ok(real) = path.canonicalize() else { return false };
-        if !path.is_absolute() || self.bounds.holds_home(&real) {
-            return false;
-        }
-        if !self.bounds.foreign(&real) {
-            return true;
-        }
-        let may = if real.is_dir() {
-            self.bounds.may_show(&real)
-        } else {
-            real.is_file() && !self.bounds.credential(&real)
-        };
-        // A link on the way would lead nowhere inside.
-        if !may || real != path {
-            return false;
-        }
-        self.config.mounts.push(real);
-        true
     }
 }
 
