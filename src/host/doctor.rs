@@ -6,7 +6,7 @@ use super::bwrap::{Bwrap, OLDEST};
 use super::distribution::Distribution;
 use super::fixes::{APPARMOR, CLONE, INSTALL, LANDLOCK, LINGER, MAX_NAMESPACES, UNIFIED, UPGRADE, WSL2};
 use super::kernel::{Cgroup, Kernel, Seccomp, UserNamespaces, Wsl};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -80,6 +80,18 @@ pub fn checks(facts: &Facts<'_>) -> Vec<Check> {
 /// The worst of the checks: the jail works when it is not [`Status::Missing`].
 pub fn verdict(checks: &[Check]) -> Status {
     checks.iter().map(|check| check.status).max().unwrap_or(Status::Ok)
+}
+
+/// The error for a launch that failed because the machine lacks something: the first check that says so, with the command
+/// for `here`. `None` when no check does.
+pub fn refusal(checks: &[Check], here: Option<Distribution>) -> Option<Error> {
+    let check = checks.iter().find(|check| check.status == Status::Missing)?;
+    let error = Error::new(Kind::Machine, format!("this machine cannot build a jail: {}", check.name));
+    let error = error.because(&check.detail);
+    Some(match here.and_then(|here| check.fix_for(here)) {
+        Some(command) => error.hint(format!("to fix it: {command}")),
+        None => error.hint("`ai-jail doctor --json` has the commands for other distributions"),
+    })
 }
 
 fn bwrap(found: &Result<Bwrap>) -> Check {
@@ -198,7 +210,6 @@ fn missing(name: &'static str, detail: String, fix: &[Fix]) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{Error, Kind};
 
     fn kernel() -> Kernel {
         Kernel {
@@ -267,6 +278,17 @@ mod tests {
             assert_eq!(bad.len(), 1, "{change:?}");
             assert_eq!((bad[0].name, bad[0].status), (name, status));
         }
+    }
+
+    #[test]
+    fn a_launch_error_names_the_first_cause_and_its_command() {
+        let fine = run(kernel(), (0, 8, 0), None);
+        assert_eq!(refusal(&fine, Some(Distribution::Debian)), None);
+        let bad =
+            Kernel { user_namespaces: UserNamespaces::CloneSwitchedOff, landlock_abi: None, ..kernel() };
+        let error = refusal(&run(bad, (0, 8, 0), None), Some(Distribution::Debian)).unwrap();
+        assert_eq!(error.kind(), Kind::Machine);
+        assert!(error.to_string().contains("kernel.unprivileged_userns_clone=1"), "{error}");
     }
 
     #[test]
