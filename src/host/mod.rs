@@ -17,9 +17,12 @@ pub mod kernel;
 pub mod links;
 mod needs;
 pub mod project;
+pub mod protected;
+pub mod survey;
 pub mod system;
 pub mod toolchains;
 pub mod toolconf;
+pub mod trust;
 pub mod user;
 
 use std::fs::File;

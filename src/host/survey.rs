@@ -18,7 +18,7 @@ use super::git_config::{CarriedGitConfig, Lfs};
 use super::project::Project;
 use super::system::{Extent, MountKind, SystemMount, mounts};
 use super::toolconf::ToolConfig;
-use super::{Host, agents, protected, toolchains, trust};
+use super::{Host, protected, toolchains, trust};
 
 /// Places in the jail that are made by ai-jail and cannot be granted over.
 const RESERVED: [&str; 4] = ["/proc", "/dev", "/run/ai-jail", "/run/.ai-jail-staging"];
@@ -38,7 +38,6 @@ pub fn survey(
     warnings: &mut Vec<String>,
 ) -> Result<Facts> {
     let grants = grants(host, settings, warnings)?;
-    let agent = command.agent.as_ref().and_then(|name| agents::for_command(&name.0));
     let toolchains =
         if settings.toolchains.value { toolchains::detect(host, &project.root)? } else { Vec::new() };
     let tool_config =
@@ -60,7 +59,7 @@ pub fn survey(
         git_outside,
         program: command.program.clone(),
         argv: arguments,
-        agent,
+        agent: command.agent.clone(),
         needs: command.needs.iter().map(|mount| needed(mount, "the command needs it to start")).collect(),
         toolchain_variables: toolchains.iter().flat_map(|toolchain| toolchain.env.clone()).collect(),
         toolchains: toolchains

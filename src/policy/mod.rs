@@ -47,7 +47,7 @@ pub struct Facts {
     /// Its arguments with the zeroth.
     pub argv: Vec<OsString>,
     /// The agent that it is, if any.
-    pub agent: Option<&'static Agent>,
+    pub agent: Option<Agent>,
     /// What the command needs to start and is not of the system.
     pub needs: Vec<FileRule>,
     /// Toolchains under the home.

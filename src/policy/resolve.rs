@@ -47,7 +47,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         home_mode: settings.home.clone(),
         program: facts.program.clone(),
         argv: facts.argv.clone(),
-        agent: facts.agent.map(|agent| agent.name.0.clone()),
+        agent: facts.agent.as_ref().map(|agent| agent.name.0.clone()),
         system: facts.system.clone(),
         made: etc::made(settings, facts, &network, &home, &protected),
         hidden: hidden(facts, &home),
@@ -206,7 +206,7 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
     }
     let mut allow = settings.allow.clone();
     if settings.agent_hosts.value {
-        if let Some(agent) = facts.agent {
+        if let Some(agent) = &facts.agent {
             for host in &agent.hosts {
                 let wanted =
                     if lockdown { host.purpose == HostUse::Model } else { host.purpose.allowed_by_default() };

@@ -63,7 +63,7 @@ pub(super) fn prepare(request: &Request<'_>) -> Result<Prepared> {
         options: request.options,
         env: &scalars,
         files: &files,
-        agent: command.agent.as_ref().map(|name| name.0.as_str()),
+        agent: command.agent.as_ref().map(|agent| agent.name.0.as_str()),
         command: Path::new(program).file_name().and_then(|name| name.to_str()),
         cwd: &cwd,
         home: &host.user.home,

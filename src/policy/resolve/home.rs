@@ -43,13 +43,13 @@ pub(super) fn rules(settings: &Settings, facts: &Facts, home: &Path) -> Vec<File
     }
     let place = Path::new("homes")
         .join(project_name(&facts.project))
-        .join(facts.agent.map_or("none", |agent| agent.name.0.as_str()));
+        .join(facts.agent.as_ref().map_or("none", |agent| agent.name.0.as_str()));
     let source = match settings.home.value {
         HomeMode::Ephemeral => Source::Tmpfs,
         HomeMode::Persistent => Source::Store(place.join("home"), ""),
     };
     let mut rules = vec![ours(home.to_path_buf(), source, Shape::Directory, settings.home.origin.clone())];
-    if let Some(agent) = facts.agent.filter(|_| keeps_state(settings)) {
+    if let Some(agent) = facts.agent.as_ref().filter(|_| keeps_state(settings)) {
         for state in agent.state.iter().filter(|state| !mixes(state)) {
             rules.extend(state_rules(settings, &place, &agent.name.0, home, state));
         }

@@ -59,7 +59,7 @@ pub(super) fn resolve(
     for (name, value) in &facts.tool_variables {
         set(name, value.clone(), "the tool's own configuration");
     }
-    if let Some(agent) = facts.agent {
+    if let Some(agent) = &facts.agent {
         for (name, value) in agent.env.iter().chain(&agent.sandboxed.env) {
             set(name, value.into(), "agent preset");
         }
