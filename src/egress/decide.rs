@@ -119,6 +119,14 @@ pub fn vet(policy: &NetPolicy, target: &Authority, ip: IpAddr) -> Result<(), Den
     deny(Reason::Address { ip, class: special.class })
 }
 
+/// Whether bytes to `target` must be of its port's protocol; `None` when it is denied.
+pub fn stream_check(policy: &NetPolicy, target: &Authority) -> Option<StreamCheck> {
+    match decide(policy, target) {
+        Decision::Allow(allowed) => Some(allowed.rule.value.check()),
+        Decision::Deny(_) => None,
+    }
+}
+
 impl Reason {
     /// A word for the log and for programs.
     pub fn code(&self) -> &'static str {

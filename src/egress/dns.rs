@@ -114,7 +114,10 @@ fn answer(gate: &Gate, query: &Query) -> (Answer, Wanted) {
         return (answer, none());
     }
     if !could_allow_name(&gate.policy, name) {
-        gate.tell_no_such_name(name);
+        // Many programs ask for the name of an address that they got from us; nobody wanted to go there.
+        if !is_reverse(name) {
+            gate.tell_no_such_name(name);
+        }
         return (Answer::NoSuchName, none());
     }
     if !is_address {
@@ -131,4 +134,8 @@ fn answer(gate: &Gate, query: &Query) -> (Answer, Wanted) {
 /// These mean the jail itself, whatever the rules say (RFC 6761, 6.3).
 fn is_localhost(name: &HostName) -> bool {
     name.as_str() == "localhost" || name.as_str().ends_with(".localhost")
+}
+
+fn is_reverse(name: &HostName) -> bool {
+    name.as_str().ends_with(".in-addr.arpa") || name.as_str().ends_with(".ip6.arpa")
 }

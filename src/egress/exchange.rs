@@ -94,6 +94,8 @@ pub(super) async fn run(
         Downloaded::Response(after) => Ok(after),
         Downloaded::Upgraded(early) => {
             let late = std::mem::take(ahead);
+            activity.sent_up(late.len());
+            activity.sent_down(early.len());
             let sent = write_all(client, &early).await.is_ok() && write_all(upstream, &late).await.is_ok();
             if sent {
                 tunnel::run(client, upstream, activity, &gate.deadlines).await;

@@ -5,7 +5,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::egress::ask::{Ask, AskError, Forward, ask_origin, ask_proxy};
-use crate::egress::decide::{Denial, Dial};
+use crate::egress::decide::{Denial, Dial, stream_check};
 use crate::egress::exchange::{self, Outgoing};
 use crate::egress::gate::Gate;
 use crate::egress::head::{Framing, HeadError, Request, head_length};
@@ -50,13 +50,8 @@ pub(super) async fn serve(gate: &Gate, mut wire: Wire, mut role: Role) {
                 }
             }
             Step::Tunnel(target) => {
-                let allowed = match gate.admit(Door::Proxy, &target) {
-                    Ok(allowed) => allowed,
-                    Err(denial) => {
-                        return answer_last(gate, wire, &forbidden(&denial, "CONNECT", After::Close)).await;
-                    }
-                };
-                if target.port == 80 && allowed.rule.value.check() == StreamCheck::Protocol {
+                // Behind a tunnel to port 80 every request is decided about, and told, by itself.
+                if target.port == 80 && stream_check(&gate.policy, &target) == Some(StreamCheck::Protocol) {
                     if write_all(&wire.stream, ESTABLISHED).await.is_err() {
                         return;
                     }
@@ -64,6 +59,12 @@ pub(super) async fn serve(gate: &Gate, mut wire: Wire, mut role: Role) {
                     first = true;
                     continue;
                 }
+                let allowed = match gate.admit(Door::Proxy, &target) {
+                    Ok(allowed) => allowed,
+                    Err(denial) => {
+                        return answer_last(gate, wire, &forbidden(&denial, "CONNECT", After::Close)).await;
+                    }
+                };
                 let upstream = match dial(gate, Door::Proxy, &target, allowed.dial).await {
                     Ok(upstream) => upstream,
                     Err(error) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 
 use crate::egress::Door;
-use crate::egress::decide::{Decision, decide};
+use crate::egress::decide::stream_check;
 use crate::egress::gate::Gate;
 use crate::egress::http::{self, Role};
 use crate::egress::names::is_pooled;
@@ -20,7 +20,7 @@ pub(super) async fn serve(gate: Arc<Gate>, stream: TcpStream) {
         return;
     };
     let wire = Wire::new(stream);
-    if target.port == 80 && !takes_any_bytes(&gate, &target) {
+    if target.port == 80 && stream_check(&gate.policy, &target) != Some(StreamCheck::DangerAnyBytes) {
         return http::serve(&gate, wire, Role::Origin { door: Door::Transparent, origin: target }).await;
     }
     let Ok(allowed) = gate.admit(Door::Transparent, &target) else {
@@ -40,12 +40,5 @@ fn meant(gate: &Gate, addr: SocketAddr) -> Option<Authority> {
         Some(name) => Some(Authority { host: Host::Name(name), port: addr.port() }),
         None if is_pooled(ip) => None,
         None => Some(Authority::from(addr)),
-    }
-}
-
-fn takes_any_bytes(gate: &Gate, target: &Authority) -> bool {
-    match decide(&gate.policy, target) {
-        Decision::Allow(allowed) => allowed.rule.value.check() == StreamCheck::DangerAnyBytes,
-        Decision::Deny(_) => false,
     }
 }

@@ -36,11 +36,13 @@ async fn names_that_a_rule_could_allow_get_addresses_and_others_do_not_exist() {
         (b"x.b.test", 1, (3, None)),
         (b"b.test", 1, (3, None)),
         (b"127.1", 1, (3, None)),
+        (b"2.0.18.198.in-addr.arpa", 12, (3, None)),
         (b"localhost", 1, (0, Some([127, 0, 0, 1]))),
     ] {
         assert_eq!(outcome(&ask(&jail, &query(name, kind)).await), want, "{name:?} {kind}");
     }
     let denials = jail.seen.denials();
+    assert_eq!(denials.len(), 4, "{denials:?}");
     assert!(denials[0].starts_with("ai-jail: secret-data.evil.test:443 is not allowed"), "{denials:?}");
     assert!(denials[2].contains("by the rule x.b.test:*"), "{denials:?}");
 }

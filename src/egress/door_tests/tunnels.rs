@@ -138,6 +138,9 @@ async fn a_tunnel_to_port_80_carries_requests_for_its_host_alone() {
         let got = rest(&mut client).await;
         assert!(got.starts_with(&format!("HTTP/1.1 {want} ")), "{request}: {got}");
     }
+    // The one request that was good was told, with its end; the tunnels were not.
+    let told = first.seen.verdicts();
+    assert!(matches!(told[..], [Verdict::Allowed { .. }, Verdict::Closed { up: 0, down: 2 }]), "{told:?}");
     let second = jail(towards(&["ok.test:80/tcp"], echo().await));
     let mut client = connected(&second, "ok.test:80").await;
     client.write_all(b"any\nbytes\n\n").await.unwrap();
@@ -177,8 +180,8 @@ async fn an_idle_connection_costs_little_memory() {
     let jail = jail(policy(&[], &[]));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let stream = async || TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    let proxy = crate::egress::proxy::serve(Arc::clone(&jail.gate), stream().await);
-    let transparent = crate::egress::transparent::serve(Arc::clone(&jail.gate), stream().await);
+    let proxy = proxy::serve(Arc::clone(&jail.gate), stream().await);
+    let transparent = super::super::transparent::serve(Arc::clone(&jail.gate), stream().await);
     // Nothing else is held: buffers are the thread's, and what was read ahead is freed when it was used.
     for size in [size_of_val(&proxy), size_of_val(&transparent)] {
         assert!(size < 8 * 1024, "{size} bytes");
