@@ -7,9 +7,10 @@ use tokio::net::TcpStream;
 use crate::egress::chunk::{BODY_END, CHUNK_END, ChunkError, ChunkReader, Piece, chunk_start};
 use crate::egress::gate::Gate;
 use crate::egress::head::{Framing, HeadError, Response, Version, head_length};
+use crate::egress::limits::{CHUNK_READ, HEAD_READ};
 use crate::egress::rewrite::{After, Body, response_body, response_head};
-use crate::egress::tunnel::{self, pump};
-use crate::egress::wire::{Activity, Wire, consume, read_into, write_all};
+use crate::egress::tunnel::{self, PumpError, pump, pump_exactly};
+use crate::egress::wire::{Activity, Wire, consume, read_into, shutdown_write, write_all};
 use crate::policy::authority::Authority;
 
 /// Interim responses (100, 103) before the real one; servers send one or two.
@@ -76,8 +77,11 @@ pub(super) async fn run(
             tokio::select! {
                 ended = &mut upload, if uploading => match ended {
                     Ok(()) => uploading = false,
-                    // The origin may have answered before it read everything.
-                    Err(UploadError::Origin) => uploading = false,
+                    // The origin may have answered before it read everything, and must not wait for the rest.
+                    Err(UploadError::Origin) => {
+                        uploading = false;
+                        let _ = shutdown_write(upstream);
+                    }
                     Err(UploadError::Client) => break Err(Failure::Cut),
                     Err(UploadError::Chunks(_)) if progress.answered() => break Err(Failure::Cut),
                     Err(UploadError::Chunks(error)) => break Err(Failure::Request(error.to_string())),
@@ -148,18 +152,17 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    async fn upload_length(&self, ahead: &mut Vec<u8>, mut left: u64) -> Result<(), UploadError> {
-        while left > 0 {
-            if ahead.is_empty() {
-                self.more_from_client(ahead).await?;
-            }
-            let count = usize::try_from(left).unwrap_or(usize::MAX).min(ahead.len());
-            self.send_up(&ahead[..count]).await?;
-            self.activity.sent_up(count);
-            consume(ahead, count);
-            left -= count as u64;
+    async fn upload_length(&self, ahead: &mut Vec<u8>, length: u64) -> Result<(), UploadError> {
+        let early = ahead.len().min(usize::try_from(length).unwrap_or(usize::MAX));
+        self.send_up(&ahead[..early]).await?;
+        self.activity.sent_up(early);
+        consume(ahead, early);
+        let count = |count| self.activity.sent_up(count);
+        match pump_exactly(self.client, self.upstream, length - early as u64, count).await {
+            Ok(()) => Ok(()),
+            Err(PumpError::Sender) => Err(UploadError::Client),
+            Err(PumpError::Other) => Err(UploadError::Origin),
         }
-        Ok(())
     }
 
     async fn upload_chunks(&self, ahead: &mut Vec<u8>) -> Result<(), UploadError> {
@@ -185,7 +188,7 @@ impl Exchange<'_> {
     }
 
     async fn more_from_client(&self, ahead: &mut Vec<u8>) -> Result<(), UploadError> {
-        match read_into(self.client, ahead).await {
+        match read_into(self.client, ahead, CHUNK_READ).await {
             Ok(1..) => Ok(()),
             _ => Err(UploadError::Client),
         }
@@ -257,18 +260,13 @@ impl Exchange<'_> {
         }
     }
 
-    async fn download_length(&self, mut ahead: Vec<u8>, mut left: u64) -> Result<(), Failure> {
-        while left > 0 {
-            if ahead.is_empty() {
-                self.more_from_origin(&mut ahead).await?;
-            }
-            let count = usize::try_from(left).unwrap_or(usize::MAX).min(ahead.len());
-            self.send_down(&ahead[..count]).await?;
-            self.activity.sent_down(count);
-            consume(&mut ahead, count);
-            left -= count as u64;
-        }
-        Ok(())
+    async fn download_length(&self, ahead: Vec<u8>, length: u64) -> Result<(), Failure> {
+        let early = ahead.len().min(usize::try_from(length).unwrap_or(usize::MAX));
+        self.send_down(&ahead[..early]).await?;
+        self.activity.sent_down(early);
+        drop(ahead);
+        let count = |count| self.activity.sent_down(count);
+        pump_exactly(self.upstream, self.client, length - early as u64, count).await.map_err(|_| Failure::Cut)
     }
 
     async fn download_chunks(&self, mut ahead: Vec<u8>, shown: Body) -> Result<(), Failure> {
@@ -305,7 +303,7 @@ impl Exchange<'_> {
                 return Ok(length);
             }
             seen = ahead.len();
-            match read_into(self.upstream, ahead).await {
+            match read_into(self.upstream, ahead, HEAD_READ).await {
                 Ok(0) => {
                     return Err(Failure::Origin("it closed the connection without an answer".to_owned()));
                 }
@@ -318,7 +316,7 @@ impl Exchange<'_> {
     }
 
     async fn more_from_origin(&self, ahead: &mut Vec<u8>) -> Result<(), Failure> {
-        match read_into(self.upstream, ahead).await {
+        match read_into(self.upstream, ahead, CHUNK_READ).await {
             Ok(1..) => Ok(()),
             _ => Err(Failure::Cut),
         }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::egress::decide::{Allowed, Decision, Denial, decide};
 use crate::egress::limits::{
-    Deadlines, MAX_CONNECTIONS, MAX_LATE_LISTENERS, MAX_LOOKUPS, RESERVED_DESCRIPTORS,
+    Deadlines, MAX_CONNECTIONS, MAX_LARGE_HEADS, MAX_LATE_LISTENERS, MAX_LOOKUPS, RESERVED_DESCRIPTORS,
 };
 use crate::egress::names::NamePool;
 use crate::egress::resolve::{Lookup, SystemLookup};
@@ -29,6 +29,8 @@ pub(super) struct Gate {
     pub(super) deadlines: Deadlines,
     /// A permit per connection, over all doors.
     pub(super) slots: Arc<Semaphore>,
+    /// A permit per head that is large.
+    pub(super) large_heads: Semaphore,
     pub(super) lookups: Arc<Semaphore>,
     pub(super) lookup: Arc<dyn Lookup>,
     /// The address that a client connected to. The listeners are bound to 0.0.0.0, so it is the socket's own.
@@ -53,6 +55,7 @@ impl Gate {
             names: NamePool::default(),
             deadlines,
             slots: Arc::new(Semaphore::new(slots())),
+            large_heads: Semaphore::new(MAX_LARGE_HEADS),
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             lookup: Arc::new(SystemLookup),
             original: TcpStream::local_addr,

@@ -9,6 +9,7 @@ use crate::egress::decide::{Denial, Dial, stream_check};
 use crate::egress::exchange::{self, Outgoing};
 use crate::egress::gate::Gate;
 use crate::egress::head::{Framing, HeadError, Request, head_length};
+use crate::egress::limits::SMALL_HEAD;
 use crate::egress::reply::{ESTABLISHED, Status, reply};
 use crate::egress::resolve::{self, DialError};
 use crate::egress::rewrite::{After, after_request, request_head, wants_websocket};
@@ -141,12 +142,15 @@ async fn read_head(gate: &Gate, wire: &mut Wire, first: bool) -> Result<usize, N
         };
     }
     let read = async {
-        let mut seen = 0;
+        let (mut seen, mut large) = (0, None);
         loop {
             if let Some(length) = head_length(&wire.ahead, seen).map_err(NoHead::Bad)? {
                 return Ok(length);
             }
             seen = wire.ahead.len();
+            if seen >= SMALL_HEAD && large.is_none() {
+                large = gate.large_heads.acquire().await.ok();
+            }
             match wire.fill().await {
                 Ok(1..) => {}
                 _ => return Err(NoHead::Gone),

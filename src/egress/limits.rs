@@ -12,6 +12,19 @@ pub const RESERVED_DESCRIPTORS: u64 = 256;
 /// Bytes of a request's or a response's head.
 pub const MAX_HEAD: usize = 64 * 1024;
 
+/// Bytes of a head that every connection may hold; a larger one needs one of [`MAX_LARGE_HEADS`]. Heads of real clients
+/// have one to four KiB, so that this keeps all connections together below 120 MiB whatever they send.
+pub const SMALL_HEAD: usize = 8 * 1024;
+
+/// Connections whose heads grow beyond [`SMALL_HEAD`] at once; further ones wait, within the deadline for heads.
+pub const MAX_LARGE_HEADS: usize = 128;
+
+/// Bytes that one read takes for a head, and for the chunks of a body. They are kept until they were used, unlike those
+/// of tunnels and of bodies whose length is known.
+pub const HEAD_READ: usize = 4 * 1024;
+/// See [`HEAD_READ`].
+pub const CHUNK_READ: usize = 16 * 1024;
+
 /// Header lines in a head. Large requests of real clients have about sixty.
 pub const MAX_HEADERS: usize = 256;
 

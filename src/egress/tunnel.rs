@@ -55,3 +55,33 @@ pub(super) async fn pump(from: &TcpStream, to: &TcpStream, count: impl Fn(usize)
     let _ = shutdown_write(to);
     Ok(())
 }
+
+/// Why [`pump_exactly`] stopped early.
+pub(super) enum PumpError {
+    /// The sender finished before everything was there.
+    Sender,
+    /// Either connection broke.
+    Other,
+}
+
+/// Carries `left` bytes one way.
+pub(super) async fn pump_exactly(
+    from: &TcpStream,
+    to: &TcpStream,
+    mut left: u64,
+    count: impl Fn(usize),
+) -> Result<(), PumpError> {
+    while left > 0 {
+        let size = usize::try_from(left).unwrap_or(READ_SIZE).min(READ_SIZE);
+        match move_once(from, to, size).await.map_err(|_| PumpError::Other)? {
+            Moved::End => return Err(PumpError::Sender),
+            Moved::Bytes(moved, rest) => {
+                count(moved);
+                left -= moved as u64;
+                write_all(to, &rest).await.map_err(|_| PumpError::Other)?;
+            }
+        }
+        tokio::task::coop::consume_budget().await;
+    }
+    Ok(())
+}

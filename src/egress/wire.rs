@@ -10,7 +10,7 @@ use rustix::net::Shutdown;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::egress::limits::READ_SIZE;
+use crate::egress::limits::{HEAD_READ, READ_SIZE};
 
 /// Bytes that are taken from a refused client before it is cut off.
 const MAX_LINGER: usize = 1024 * 1024;
@@ -31,9 +31,9 @@ impl Wire {
         Self { stream, ahead: Vec::new() }
     }
 
-    /// Reads more; 0 is the end.
+    /// Reads a little more; 0 is the end.
     pub(super) async fn fill(&mut self) -> io::Result<usize> {
-        read_into(&self.stream, &mut self.ahead).await
+        read_into(&self.stream, &mut self.ahead, HEAD_READ).await
     }
 
     /// Forgets the first `count` bytes.
@@ -62,12 +62,12 @@ impl Wire {
     }
 }
 
-/// Reads what is there into `out`; 0 is the end.
-pub(super) async fn read_into(stream: &TcpStream, out: &mut Vec<u8>) -> io::Result<usize> {
+/// Reads up to `size` bytes into `out`; 0 is the end.
+pub(super) async fn read_into(stream: &TcpStream, out: &mut Vec<u8>, size: usize) -> io::Result<usize> {
     loop {
         stream.readable().await?;
         let read = SHARED.with_borrow_mut(|shared| {
-            let count = stream.try_read(shared)?;
+            let count = stream.try_read(&mut shared[..size.min(READ_SIZE)])?;
             out.extend_from_slice(&shared[..count]);
             Ok(count)
         });

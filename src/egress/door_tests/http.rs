@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::egress::decide::tests::{policy, resolve};
+use crate::egress::limits::{MAX_LARGE_HEADS, SMALL_HEAD};
 
 /// A policy that allows `hosts` and leads each of them to `origin`.
 pub(super) fn towards(hosts: &[&str], origin: SocketAddr) -> NetPolicy {
@@ -289,6 +290,26 @@ async fn heads_that_do_not_come_are_cut() {
     };
     timeout(PATIENCE, drip).await.expect("a dripping client is never cut");
     assert!(began.elapsed() >= Duration::from_millis(150));
+}
+
+#[tokio::test]
+async fn many_large_heads_cannot_fill_the_memory() {
+    let deadlines = Deadlines { head: Duration::from_secs(1), ..Deadlines::default() };
+    let jail = jail_with(policy(&[], &[]), deadlines, &[]);
+    let mut clients = Vec::new();
+    for _ in 0..MAX_LARGE_HEADS + 5 {
+        let mut client = TcpStream::connect(jail.proxy).await.unwrap();
+        client.write_all(&[b'a'; 2 * SMALL_HEAD]).await.unwrap();
+        clients.push(client);
+    }
+    eventually(|| jail.gate.large_heads.available_permits() == 0).await;
+    // A head of ordinary size is served all the same.
+    let got = talk(jail.proxy, b"GET http://no.test/ HTTP/1.1\r\nHost: no.test\r\n\r\n").await;
+    assert!(got.starts_with("HTTP/1.1 403 "), "{got}");
+    for mut client in clients {
+        assert_eq!(rest(&mut client).await, "");
+    }
+    eventually(|| jail.gate.large_heads.available_permits() == MAX_LARGE_HEADS).await;
 }
 
 #[tokio::test]
