@@ -118,10 +118,10 @@ impl Log {
         self.decisions(due)
     }
 
-    /// Writes what is still being counted and puts everything on the disk.
+    /// Writes what is still being counted. The disk is not waited for: that can take longer than the whole session, and a
+    /// machine that crashes loses the end of the log and nothing else.
     pub fn finish(mut self) -> Result<()> {
-        self.flush()?;
-        self.file.sync_data().map_err(|error| self.unwritable(error))
+        self.flush()
     }
 
     fn decisions(&mut self, decisions: Vec<NetDecision>) -> Result<()> {

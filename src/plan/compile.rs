@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::host::system::MountKind;
 use crate::plan::inner::{InnerLandlock, InnerSpec, InnerTerminal, Resource, Rlimit};
 use crate::plan::mounts::{Mounts, STAGING, writable};
-use crate::plan::operation::{Access, BindSource, BwrapOp};
+use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp};
 use crate::plan::seccomp::Arch;
 use crate::plan::{CgroupLimits, NetworkPlan, Plan, seccomp};
 use crate::policy::{NetworkRule, Policy, Trust};
@@ -54,6 +54,11 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
     operations.push(BwrapOp::RemountReadOnly("/dev".into()));
     operations.push(BwrapOp::RemountReadOnly("/".into()));
     let operations = [parents(&operations), operations].concat();
+    let mut door = mounts.door;
+    if policy.landlock_abi.is_none() {
+        // Landlock keeps pid 1, which is bubblewrap, out of the command's reach; without it its entries are covered.
+        door.push(DoorOp::Hide { root: "/proc".into(), below: "1".into() });
+    }
     Ok(Plan {
         bwrap: context.bwrap.clone(),
         network: match &policy.network {
@@ -62,7 +67,7 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
             NetworkRule::DangerOpen => NetworkPlan::DangerOpen,
         },
         operations,
-        door: mounts.door,
+        door,
         staging: STAGING.into(),
         stage: STAGE.into(),
         inner: inner(policy, context),

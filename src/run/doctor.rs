@@ -12,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::host::Host;
 use crate::host::bwrap::Bwrap;
 use crate::host::distribution::Distribution;
-use crate::host::doctor::{Check, Facts, Status, checks, verdict};
+use crate::host::doctor::{Check, Facts, Status, checks, refusal, verdict};
 use crate::host::kernel::Kernel;
 use crate::launch::keeper::Keeper;
 use crate::launch::protocol::{LISTENERS, Reply, Request as Ask};
@@ -27,6 +27,25 @@ use super::prepare::{Request, prepare};
 const VERSION: Duration = Duration::from_secs(5);
 /// How long the trial's command may take.
 const TRIAL: Duration = Duration::from_secs(20);
+
+/// Why a jail could not be built on this machine, with the command that mends it, when the machine is the reason.
+pub(super) fn cause(error: Error) -> Error {
+    if !matches!(error.kind(), Kind::Setup | Kind::Machine) {
+        return error;
+    }
+    let Ok(host) = Host::read() else { return error };
+    let kernel = Kernel::read(&host.root, &host.environment, crate::sys::landlock::abi());
+    let bwrap = Bwrap::find(&host.environment.path_entries());
+    let version = bwrap.as_ref().ok().map(|bwrap| bwrap.version(VERSION));
+    let here = Distribution::here(&host.root, kernel.wsl);
+    let trial = Some(Err(error.clone()));
+    refusal(&checks(&Facts { kernel: &kernel, bwrap: &bwrap, version, trial }), here).unwrap_or(error)
+}
+
+/// The same for an error that came before anything was built.
+pub(super) fn machine(error: Error) -> Error {
+    if error.kind() == Kind::Machine { cause(error) } else { error }
+}
 
 /// Checks the machine. Returns 0 when a jail can be built, 125 otherwise.
 pub fn doctor(arguments: &DoctorArgs) -> Result<u8> {

@@ -21,7 +21,8 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     refuse_nesting()?;
     // Started before anything is read, so that it is ready when the plan is.
     let keeper = if arguments.dry_run { None } else { Some(Keeper::start()?) };
-    let prepared = prepare(&Request { options: &arguments.options, command: &arguments.command })?;
+    let prepared = prepare(&Request { options: &arguments.options, command: &arguments.command })
+        .map_err(doctor::machine)?;
     match keeper {
         Some(keeper) => session::run(keeper, &prepared, &Reporter::new(arguments.loudness.verbosity())),
         None if arguments.json => {

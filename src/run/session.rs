@@ -17,6 +17,7 @@ use crate::policy::{NetworkRule, Policy};
 use crate::report::Reporter;
 use crate::terminal::{Classes, Terminal};
 
+use super::doctor::cause;
 use super::prepare::Prepared;
 
 /// Runs the prepared session. Returns the exit status.
@@ -33,7 +34,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         Ok(held) => held,
         Err(error) => {
             record.end(event::Exit::Failed, started);
-            return Err(error);
+            return Err(cause(error));
         }
     };
     for note in &held.notes {
