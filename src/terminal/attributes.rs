@@ -97,16 +97,25 @@ impl Attributes {
         }
     }
 
+    #[inline]
     fn flag(&mut self, number: u16) {
-        for (bit, (on, off)) in FLAGS.into_iter().enumerate() {
-            if number == on {
-                self.flags |= 1 << bit;
-            } else if number == off {
-                self.flags &= !(1 << bit);
-            }
-        }
+        let Some((on, off)) = FLAG_BITS.get(usize::from(number)) else { return };
+        self.flags = (self.flags | on) & !off;
     }
 }
+
+/// For every SGR number the bits that it sets and clears.
+static FLAG_BITS: [(u16, u16); 56] = {
+    let mut bits = [(0, 0); 56];
+    let mut bit = 0;
+    while bit < FLAGS.len() {
+        let (on, off) = FLAGS[bit];
+        bits[on as usize].0 |= 1 << bit;
+        bits[off as usize].1 |= 1 << bit;
+        bit += 1;
+    }
+    bits
+};
 
 impl Colour {
     /// The colour after `38`, as separate parameters, and how many of them it takes: all when it has no known form.

@@ -228,15 +228,16 @@ impl Modes {
 
 /// Changes, made by the filter as it writes a sequence.
 impl Modes {
-    pub(super) fn set_mode(&mut self, number: u16, on: bool) {
-        let Some(index) = find_mode(number) else { return };
+    /// `row` is an index into [`MODES`].
+    pub(super) fn set_mode(&mut self, row: usize, on: bool) {
+        let number = MODES[row].number;
         if ALTERNATE.contains(&number) {
             for index in ALTERNATE.into_iter().filter_map(find_mode) {
                 self.changed &= !(1 << index);
             }
         }
-        let bit = 1 << index;
-        match (MODES[index].initially, on) {
+        let bit = 1 << row;
+        match (MODES[row].initially, on) {
             (Initially::Action, _) => {}
             (Initially::Off, true) | (Initially::On, false) => self.changed |= bit,
             (Initially::Off, false) | (Initially::On, true) => self.changed &= !bit,
@@ -346,8 +347,11 @@ impl Modes {
         self.shifted = false;
         self.keypad = false;
         self.margins = None;
-        self.set_mode(1, false);
-        self.set_mode(25, true);
+        for (number, on) in [(1, false), (25, true)] {
+            if let Some(row) = find_mode(number) {
+                self.set_mode(row, on);
+            }
+        }
     }
 }
 

@@ -3,7 +3,9 @@
 use super::params::{Sequence, write_number};
 use super::tracker::Tracker;
 use crate::terminal::class::Class;
-use crate::terminal::table::{Args, CsiRow, ESC, Effect, EscEffect, WINDOW, WindowOp, find_csi, find_mode};
+use crate::terminal::table::{
+    Args, CsiRow, Effect, EscEffect, WINDOW, WindowOp, find_csi, find_esc, find_mode,
+};
 
 /// Written in place of a full reset.
 const SOFT_RESET: &[u8] = b"\x1b[!p";
@@ -31,7 +33,7 @@ impl Tracker {
 
     /// Writes a plain escape sequence if it passes. `inter` is 0 when there is none.
     pub(super) fn escape_sequence(&mut self, inter: u8, last: u8, out: &mut Vec<u8>) {
-        let Some(row) = ESC.iter().find(|row| row.inter == inter && row.last.contains(&last)) else {
+        let Some(row) = find_esc(inter, last) else {
             return self.dropped(match (inter, last) {
                 (b'%' | b' ' | b'('..=b'/', _) | (0, b'N' | b'O' | b'n' | b'o' | b'|'..=b'~') => {
                     Class::Charset
@@ -64,8 +66,7 @@ impl Tracker {
             Effect::Query => self.queries.asked(),
             Effect::Fence => self.queries.fence_asked(),
             Effect::Attributes => {
-                let (values, count) = sequence.zeroed();
-                self.modes.attributes().apply(&values[..count], |index| sequence.is_colon(index));
+                self.modes.attributes().apply(sequence.values(), |index| sequence.is_colon(index));
             }
             Effect::Margins => self.modes.set_margins(first.unwrap_or(0), sequence.value(1).unwrap_or(0)),
             Effect::CursorShape => self.modes.set_cursor_shape(first.unwrap_or(0)),
@@ -81,13 +82,14 @@ impl Tracker {
     fn private_modes(&mut self, sequence: &Sequence, action: u8, out: &mut Vec<u8>) {
         let mut passed = false;
         for index in 0..sequence.count().max(1) {
-            let Some(mode) = sequence.value(index).filter(|mode| find_mode(*mode).is_some()) else {
+            let Some((mode, row)) = sequence.value(index).and_then(|mode| Some((mode, find_mode(mode)?)))
+            else {
                 self.dropped(Class::Mode);
                 continue;
             };
             out.extend_from_slice(if passed { b";" } else { b"\x1b[?" });
             write_number(mode, out);
-            self.modes.set_mode(mode, action == b'h');
+            self.modes.set_mode(row, action == b'h');
             passed = true;
         }
         if passed {
@@ -112,9 +114,10 @@ impl Tracker {
     }
 }
 
-/// Whether a title operation is about the icon title, the window title, or both.
+/// Whether a title operation is about the icon title, the window title, or both. terminfo's smcup has a third
+/// parameter, the place in the stack; 0 is the top.
 fn is_title(sequence: &Sequence) -> bool {
-    sequence.count() <= 2 && sequence.value(1).unwrap_or(0) <= 2
+    sequence.count() <= 3 && sequence.value(1).unwrap_or(0) <= 2 && sequence.value(2).unwrap_or(0) == 0
 }
 
 fn fits(row: &CsiRow, sequence: &Sequence) -> bool {

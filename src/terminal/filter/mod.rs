@@ -152,28 +152,41 @@ impl Filter {
 
     fn run(&mut self, input: &[u8], out: &mut Vec<u8>) {
         let mut rest = input;
-        while let Some(first) = rest.first().copied() {
-            if self.state == State::Ground && !self.decoder.is_partial() {
-                let run = plain_run(rest);
-                if run > 0 {
-                    out.extend_from_slice(&rest[..run]);
-                    rest = &rest[run..];
-                    continue;
-                }
+        while !rest.is_empty() {
+            // What can be taken in one piece is; a character that came in part cannot.
+            if !self.decoder.is_partial() {
+                rest = self.take_run(rest, out);
             }
-            if let State::Text(Kind::Streamed(data)) = self.state
-                && !self.decoder.is_partial()
-            {
-                let run = rest.iter().take_while(|byte| data.admits(**byte)).count();
-                if run > 0 {
-                    out.extend_from_slice(&rest[..run]);
-                    rest = &rest[run..];
-                    continue;
-                }
-            }
-            self.step(first, out);
-            rest = &rest[1..];
+            let Some((first, after)) = rest.split_first() else { return };
+            self.step(*first, out);
+            rest = after;
         }
+    }
+
+    /// Takes as much as is sure to be text, image data or parameters, and returns the rest.
+    #[inline]
+    fn take_run<'a>(&mut self, input: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+        let mut rest = input;
+        let run = match self.state {
+            State::Ground => plain_run(rest),
+            State::Text(Kind::Streamed(data)) => rest.iter().take_while(|byte| data.admits(**byte)).count(),
+            _ => 0,
+        };
+        if run > 0 {
+            out.extend_from_slice(&rest[..run]);
+            rest = &rest[run..];
+        }
+        if self.state == State::Ground
+            && let [ESC, b'[', parameters @ ..] = rest
+        {
+            self.sequence.clear();
+            self.state = State::Control;
+            rest = parameters;
+        }
+        if self.state == State::Control {
+            rest = &rest[self.sequence.feed_numbers(rest)..];
+        }
+        rest
     }
 
     fn step(&mut self, byte: u8, out: &mut Vec<u8>) {

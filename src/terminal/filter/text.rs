@@ -6,6 +6,9 @@ const BLOCK: usize = 32;
 /// controls that pass and change no state (BEL, BS, TAB, LF, CR). C1 controls in UTF-8 are not text.
 pub(super) fn plain_run(input: &[u8]) -> usize {
     let mut at = 0;
+    if input.first() == Some(&0x1b) {
+        return 0;
+    }
     loop {
         while let Some(block) = input.get(at..at + BLOCK)
             && block.iter().fold(true, |plain, byte| plain & is_plain(*byte))

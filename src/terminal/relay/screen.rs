@@ -73,6 +73,11 @@ impl Screen {
         Ok(())
     }
 
+    /// Gives `to` the settings as found, while the terminal is taken.
+    pub(super) fn copy_settings(&self, to: impl AsFd) -> io::Result<()> {
+        self.found.as_ref().map_or(Ok(()), |found| tcsetattr(to, OptionalActions::Now, found))
+    }
+
     /// Puts the settings back as found, if they were changed. A terminal that is gone needs none.
     pub(super) fn give_back(&mut self) {
         if let Some(found) = self.found.take() {

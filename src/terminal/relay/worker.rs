@@ -46,6 +46,13 @@ enum State {
     Gone,
 }
 
+/// Where the settings of the jail's terminal come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settings {
+    Preliminary,
+    OfForeground,
+}
+
 /// Everything the thread owns. Dropping it puts the terminal back.
 pub(super) struct Worker {
     screen: Screen,
@@ -66,6 +73,9 @@ struct Links {
     incoming: Buffer,
     scanner: Scanner,
     watch: Watch,
+    /// Whether the jail's terminal has settings that are the user's, and not those of a shell's line editor
+    /// that had the terminal when we were started in the background.
+    settings: Settings,
     /// What is to be switched on again when we have the terminal back.
     suspended: Option<Modes>,
     restored: bool,
@@ -78,12 +88,14 @@ impl Worker {
         filter: Filter,
         stop_launcher: fn() -> Stop,
     ) -> Self {
+        let settings = if screen.is_foreground() { Settings::OfForeground } else { Settings::Preliminary };
         let links = Links {
             state: State::Background,
             outgoing: Buffer::default(),
             incoming: Buffer::default(),
             scanner: Scanner::new(),
             watch: Watch::default(),
+            settings,
             suspended: None,
             restored: false,
         };
@@ -97,6 +109,10 @@ impl Worker {
         }
         self.screen.take()?;
         self.links.state = State::Running;
+        if self.links.settings == Settings::Preliminary {
+            self.links.settings = Settings::OfForeground;
+            self.screen.copy_settings(&self.master)?;
+        }
         if let Some(modes) = self.links.suspended.take() {
             let rest = self.links.outgoing.pending().to_vec();
             self.links.outgoing.clear();

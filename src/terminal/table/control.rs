@@ -236,24 +236,27 @@ pub static CSI: &[CsiRow] = &[
 
 const NO_ROW: u8 = u8::MAX;
 
-/// For every final byte the row without prefix and intermediate: the way of nearly all sequences.
-static PLAIN: [u8; 64] = {
+/// For every final byte the row without intermediate, by prefix: none, or `?`. Nearly all sequences are these.
+static PLAIN: [u8; 64] = index_of(0);
+static PRIVATE: [u8; 64] = index_of(b'?');
+
+const fn index_of(prefix: u8) -> [u8; 64] {
     let mut index = [NO_ROW; 64];
     let mut row = 0;
     while row < CSI.len() {
-        if CSI[row].prefix == 0 && CSI[row].inter == 0 {
+        if CSI[row].prefix == prefix && CSI[row].inter == 0 {
             index[(CSI[row].last - b'@') as usize] = row as u8;
         }
         row += 1;
     }
     index
-};
+}
 
 /// The row of a control sequence, if it has one. `prefix` and `inter` are 0 when there is none.
 pub fn find_csi(prefix: u8, inter: u8, last: u8) -> Option<&'static CsiRow> {
-    if prefix == 0 && inter == 0 {
-        let row = PLAIN.get(usize::from(last.checked_sub(b'@')?))?;
-        return CSI.get(usize::from(*row));
+    if inter == 0 && matches!(prefix, 0 | b'?') {
+        let index = if prefix == 0 { &PLAIN } else { &PRIVATE };
+        return CSI.get(usize::from(*index.get(usize::from(last.checked_sub(b'@')?))?));
     }
     CSI.iter().find(|row| row.last == last && row.prefix == prefix && row.inter == inter)
 }

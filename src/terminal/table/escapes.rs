@@ -77,3 +77,28 @@ pub static ESC: &[EscRow] = &[
     EscRow { inter: b'*', last: SETS, effect: EscEffect::Designate(2), safe: DRAWING, used_by: "ncurses" },
     EscRow { inter: b'+', last: SETS, effect: EscEffect::Designate(3), safe: DRAWING, used_by: "ncurses" },
 ];
+
+const NO_ROW: u8 = u8::MAX;
+
+/// For every final byte the row without intermediate.
+static PLAIN: [u8; 128] = {
+    let mut index = [NO_ROW; 128];
+    let mut row = 0;
+    while row < ESC.len() {
+        let mut at = 0;
+        while ESC[row].inter == 0 && at < ESC[row].last.len() {
+            index[ESC[row].last[at] as usize] = row as u8;
+            at += 1;
+        }
+        row += 1;
+    }
+    index
+};
+
+/// The row of an escape sequence, if it has one. `inter` is 0 when there is none.
+pub fn find_esc(inter: u8, last: u8) -> Option<&'static EscRow> {
+    if inter == 0 {
+        return ESC.get(usize::from(*PLAIN.get(usize::from(last))?));
+    }
+    ESC.iter().find(|row| row.inter == inter && row.last.contains(&last))
+}

@@ -10,7 +10,7 @@ mod private_modes;
 mod strings;
 
 pub use self::control::{Args, CSI, CsiRow, Effect, WINDOW, WindowOp, WindowRow, find_csi};
-pub use self::escapes::{ESC, EscEffect, EscRow};
+pub use self::escapes::{ESC, EscEffect, EscRow, find_esc};
 pub use self::private_modes::{Initially, MODES, ModeRow, find_mode};
 pub use self::strings::{CAPABILITIES, LINK_SCHEMES, OSC, OSC_CLASSES, OscForm, OscRow};
 
