@@ -39,7 +39,10 @@ pub(super) fn cause(error: Error) -> Error {
     let version = bwrap.as_ref().ok().map(|bwrap| bwrap.version(VERSION));
     let here = Distribution::here(&host.root, kernel.wsl);
     let trial = Some(Err(error.clone()));
-    refusal(&checks(&Facts { kernel: &kernel, bwrap: &bwrap, version, trial }), here).unwrap_or(error)
+    let mut checks = checks(&Facts { kernel: &kernel, bwrap: &bwrap, version, trial });
+    // The last check is the launch itself, which the error tells better.
+    checks.pop();
+    refusal(&checks, here).unwrap_or(error)
 }
 
 /// The same for an error that came before anything was built.
