@@ -138,6 +138,7 @@ fn known_attacks_are_refused_and_everyday_calls_pass() {
         ("clone with a mount namespace", 56, &[newns | 17], EPERM),
         ("clone with a user namespace, upper bits", 56, &[newuser | UPPER | 17], EPERM),
         ("clone3", 435, &[0, 88], ENOSYS),
+        ("openat2", 437, &[3, 0, 0, 24], ENOSYS),
         ("unshare of files", 272, &[0x400], ALLOW),
         ("unshare of a user namespace", 272, &[newuser], EPERM),
         ("unshare of a time namespace", 272, &[0x80], EPERM),
@@ -285,7 +286,7 @@ fn numbers_are_those_of_the_c_library() {
         SYS_finit_module SYS_fsconfig SYS_fsmount SYS_fsopen SYS_fspick SYS_init_module
         SYS_io_uring_enter SYS_io_uring_register SYS_io_uring_setup SYS_ioctl SYS_kcmp SYS_kexec_load SYS_kexec_file_load
         SYS_keyctl SYS_lookup_dcookie SYS_migrate_pages SYS_mknodat SYS_mount SYS_mount_setattr
-        SYS_move_mount SYS_move_pages SYS_nfsservctl SYS_open_by_handle_at SYS_open_tree SYS_openat
+        SYS_move_mount SYS_move_pages SYS_nfsservctl SYS_open_by_handle_at SYS_open_tree SYS_openat SYS_openat2
         SYS_perf_event_open SYS_personality SYS_pidfd_getfd SYS_pivot_root SYS_process_madvise
         SYS_process_mrelease SYS_process_vm_readv SYS_process_vm_writev SYS_ptrace SYS_quotactl
         SYS_quotactl_fd SYS_reboot SYS_request_key SYS_setdomainname SYS_sethostname SYS_setns
