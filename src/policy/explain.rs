@@ -8,6 +8,7 @@ use crate::egress::decide::{Decision, decide};
 use crate::host::system::MountKind;
 use crate::plan::operation::Access;
 use crate::policy::authority::Authority;
+use crate::policy::files::Source;
 use crate::policy::{NetworkRule, Policy, env};
 
 /// An answer: what was asked, what holds, by which rule, and what would change it.
@@ -62,6 +63,14 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
         return answer("readable", format!("{} is protected: {reason}", place.display()), None);
     }
     if let Some(rule) = policy.files.deciding(path) {
+        if !matches!(rule.source, Source::Host(_)) {
+            let because = format!(
+                "the jail has its own {} ({}); the host's is not visible",
+                rule.dest.display(),
+                rule.origin
+            );
+            return answer("absent", because, Some(format!("--ro {}", path.display())));
+        }
         return match rule.access {
             Access::Writable => {
                 answer("writable", format!("{} ({})", rule.dest.display(), rule.origin), None)
@@ -85,7 +94,7 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
     }
     if ["/tmp", "/var/tmp", "/run", "/dev/shm"].iter().any(|tmpfs| path.starts_with(tmpfs)) {
         return answer(
-            "writable",
+            "absent",
             "a tmpfs of the jail's own, not the host's directory".to_owned(),
             Some(format!("--ro {}", path.display())),
         );

@@ -30,7 +30,18 @@ pub(super) fn apply(stage: Pid, bwrap: Option<Pid>, limits: &CgroupLimits) -> Re
     if let Some(percent) = limits.cpu_percent {
         properties.push(("CPUQuotaPerSecUSec", format!("t {}", u64::from(percent) * 10_000)));
     }
+    let uid = rustix::process::getuid().as_raw();
+    let runtime = format!("/run/user/{uid}");
+    if !std::path::Path::new(&runtime).join("systemd/private").exists() {
+        return Err(Failure::new(
+            "a limit cannot be applied",
+            format!(
+                "memory, pids and cpu need the user's systemd, and none runs here ({runtime}/systemd is missing)"
+            ),
+        ));
+    }
     let mut command = Command::new("busctl");
+    command.env("XDG_RUNTIME_DIR", runtime);
     command.args(["--user", "--quiet", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1"]);
     command.args(["org.freedesktop.systemd1.Manager", "StartTransientUnit", "ssa(sv)a(sa(sv))"]);
     command.args([

@@ -75,6 +75,7 @@ pub(super) fn start(
         .map_err(|error| Failure::new(format!("cannot start {}", order.bwrap.display()), error))?;
     drop(command);
     drop(numbered);
+    reaper.hold(door.try_clone()?);
     reaper.adopt(child)?;
 
     let pid = match wait_at_door(socket, door.as_fd(), reaper)? {

@@ -15,6 +15,8 @@ pub(super) struct Reaper {
     /// The kernel's list of our children; opened early, for `/proc` is the jail's once its namespace was entered.
     children: File,
     bwrap: Option<(Child, OwnedFd)>,
+    /// Closed last: a stage that is to be killed must not see the end of the door first and complain.
+    door: Option<OwnedFd>,
 }
 
 impl Reaper {
@@ -22,7 +24,16 @@ impl Reaper {
         let tid = rustix::thread::gettid().as_raw_nonzero();
         let children = File::open(format!("/proc/self/task/{tid}/children"))
             .map_err(|error| Failure::new("cannot read the list of our own child processes", error))?;
-        Ok(Self { children, bwrap: None })
+        Ok(Self { children, bwrap: None, door: None })
+    }
+
+    pub(super) fn hold(&mut self, door: OwnedFd) {
+        self.door = Some(door);
+    }
+
+    /// The command has started: the end of the door on its side is to be seen.
+    pub(super) fn release(&mut self) {
+        self.door = None;
     }
 
     pub(super) fn adopt(&mut self, bwrap: Child) -> Result<(), Failure> {
