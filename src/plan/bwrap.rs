@@ -96,6 +96,9 @@ pub fn arguments(plan: &Plan, numbers: &Numbers) -> Vec<OsString> {
                 let number = files.next().map_or(-1, |number| number.0).to_string();
                 push(&[OsStr::new("--ro-bind-data"), OsStr::new(&number), dest.as_os_str()]);
             }
+            BwrapOp::DangerSurroundingProc(dest) => {
+                push(&[OsStr::new("--ro-bind"), OsStr::new("/proc"), dest.as_os_str()]);
+            }
             BwrapOp::Proc(dest) => push(&[OsStr::new("--proc"), dest.as_os_str()]),
             BwrapOp::Dev(dest) => push(&[OsStr::new("--dev"), dest.as_os_str()]),
             BwrapOp::RemountReadOnly(dest) => push(&[OsStr::new("--remount-ro"), dest.as_os_str()]),

@@ -12,7 +12,7 @@ use crate::plan::mounts::{Mounts, STAGING, writable};
 use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp};
 use crate::plan::seccomp::Arch;
 use crate::plan::{CgroupLimits, NetworkPlan, Plan, seccomp};
-use crate::policy::{NetworkRule, Policy, Trust};
+use crate::policy::{NetworkRule, Policy, ProcView, Trust};
 
 /// Where the in-jail stage is found inside; nothing can be written there.
 const STAGE: &str = "/run/ai-jail/ai-jail";
@@ -101,7 +101,10 @@ fn system(policy: &Policy) -> Vec<BwrapOp> {
         BwrapOp::Tmpfs("/tmp".into(), 0o1777),
         BwrapOp::Tmpfs("/var/tmp".into(), 0o1777),
         BwrapOp::Tmpfs("/run".into(), 0o755),
-        BwrapOp::Proc("/proc".into()),
+        match policy.proc_view {
+            ProcView::Own => BwrapOp::Proc("/proc".into()),
+            ProcView::DangerSurrounding => BwrapOp::DangerSurroundingProc("/proc".into()),
+        },
         BwrapOp::Dev("/dev".into()),
         BwrapOp::Tmpfs("/dev/shm".into(), 0o1777),
         BwrapOp::Tmpfs("/run/ai-jail".into(), 0o755),

@@ -74,6 +74,8 @@ pub enum BwrapOp {
     },
     /// A new procfs.
     Proc(PathBuf),
+    /// The surrounding procfs, read-only, where a new one is forbidden.
+    DangerSurroundingProc(PathBuf),
     /// A minimal /dev.
     Dev(PathBuf),
     /// Makes the mount at the path read-only, without those below it.
@@ -84,7 +86,11 @@ impl BwrapOp {
     /// What it makes, if it makes anything new.
     pub fn made(&self) -> Option<&Path> {
         match self {
-            Self::Dir(dest) | Self::Tmpfs(dest, _) | Self::Proc(dest) | Self::Dev(dest) => Some(dest),
+            Self::Dir(dest)
+            | Self::Tmpfs(dest, _)
+            | Self::Proc(dest)
+            | Self::DangerSurroundingProc(dest)
+            | Self::Dev(dest) => Some(dest),
             Self::Symlink { dest, .. } | Self::Bind { dest, .. } | Self::File { dest, .. } => Some(dest),
             Self::Cover { .. } | Self::RemountReadOnly(_) => None,
         }
@@ -93,7 +99,11 @@ impl BwrapOp {
     /// Where it mounts a whole tree, below which no directory of the root is visible.
     pub fn mounted(&self) -> Option<&Path> {
         match self {
-            Self::Tmpfs(dest, _) | Self::Proc(dest) | Self::Dev(dest) | Self::Bind { dest, .. } => Some(dest),
+            Self::Tmpfs(dest, _)
+            | Self::Proc(dest)
+            | Self::DangerSurroundingProc(dest)
+            | Self::Dev(dest)
+            | Self::Bind { dest, .. } => Some(dest),
             _ => None,
         }
     }

@@ -150,6 +150,7 @@ fn bwrap(operation: &BwrapOp) -> String {
         }
         BwrapOp::File { content, dest } => format!("file {} ({} bytes)", path(dest), content.len()),
         BwrapOp::Cover { content, dest } => format!("cover {} ({} bytes)", path(dest), content.len()),
+        BwrapOp::DangerSurroundingProc(dest) => format!("surrounding proc {}", path(dest)),
         BwrapOp::Proc(dest) => format!("proc {}", path(dest)),
         BwrapOp::Dev(dest) => format!("dev {}", path(dest)),
         BwrapOp::RemountReadOnly(dest) => format!("remount read-only {}", path(dest)),

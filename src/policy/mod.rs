@@ -152,6 +152,27 @@ pub enum NetworkRule {
     DangerOpen,
 }
 
+/// Which processes the jail's `/proc` shows (KERN-7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcView {
+    /// A new one: the jail's own.
+    Own,
+    /// `weaker_nested`: the surrounding container's, read-only, where a new one is forbidden.
+    DangerSurrounding,
+}
+
+impl ProcView {
+    /// What is weaker, for the user.
+    pub fn weaker(self) -> Option<&'static str> {
+        match self {
+            Self::Own => None,
+            Self::DangerSurrounding => {
+                Some("weaker_nested is set: the jail sees the names and arguments of the processes around it")
+            }
+        }
+    }
+}
+
 /// The resolved policy.
 #[derive(Debug, Clone)]
 pub struct Policy {
@@ -189,6 +210,8 @@ pub struct Policy {
     pub debuggers: Debuggers,
     /// The Landlock ABI that is enforced, or `None` where the profile accepts that there is none.
     pub landlock_abi: Option<i32>,
+    /// Which processes `/proc` shows.
+    pub proc_view: ProcView,
     /// Limits.
     pub limits: Limits,
     /// What the user should know before the launch.

@@ -20,7 +20,7 @@ use super::net::NetPolicy;
 use super::origin::{Origin, Sourced};
 use crate::plan::seccomp::Debuggers;
 
-use super::{Facts, Hidden, NetworkRule, Policy, ProtectedPath};
+use super::{Facts, Hidden, NetworkRule, Policy, ProcView, ProtectedPath};
 
 /// Resolves everything. Pure: the same settings and facts give the same policy.
 ///
@@ -39,6 +39,8 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     let environment = variables::resolve(settings, facts, &rules, &network, &home);
     let protected = protected(settings, facts, &rules, &mut warnings);
     let landlock_abi = landlock(profile, facts, &mut warnings)?;
+    let proc_view = proc_view(settings, landlock_abi)?;
+    warnings.extend(proc_view.weaker().map(str::to_owned));
     let cwd = if facts.cwd.starts_with(&facts.project) { facts.cwd.clone() } else { facts.project.clone() };
     Ok(Policy {
         profile: settings.profile.clone(),
@@ -60,6 +62,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
             _ => Debuggers::Refused,
         },
         landlock_abi,
+        proc_view,
         limits: settings.limits.clone(),
         warnings,
         trust: facts.trust.clone(),
@@ -252,6 +255,18 @@ fn landlock(profile: Profile, facts: &Facts, warnings: &mut Vec<String>) -> Resu
         warnings.push("this kernel has no Landlock: the mounts alone keep writes in their place, and debuggers do not work inside".to_owned());
     }
     Ok(facts.landlock_abi)
+}
+
+fn proc_view(settings: &Settings, landlock_abi: Option<i32>) -> Result<ProcView> {
+    if !settings.weaker_nested.value {
+        return Ok(ProcView::Own);
+    }
+    if landlock_abi.is_none() {
+        return Err(Error::new(Kind::Refused, "weaker_nested needs Landlock, which this kernel lacks")
+            .because("nothing would keep the jail from the memory of the processes around it")
+            .hint("take weaker_nested out of the configuration, or use a kernel with Landlock"));
+    }
+    Ok(ProcView::DangerSurrounding)
 }
 
 /// Whether agents' state is shared between projects.

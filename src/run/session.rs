@@ -77,6 +77,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         }
     };
     let mut summary = record.end(exit, started);
+    summary.extend(policy.proc_view.weaker().map(str::to_owned));
     if end == End::TimedOut {
         summary.insert(0, "the time limit was reached and the jail was ended (exit status 124)".to_owned());
     }

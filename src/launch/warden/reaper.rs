@@ -31,11 +31,6 @@ impl Reaper {
         self.door = Some(door);
     }
 
-    /// The command has started: the end of the door on its side is to be seen.
-    pub(super) fn release(&mut self) {
-        self.door = None;
-    }
-
     pub(super) fn adopt(&mut self, bwrap: Child) -> Result<(), Failure> {
         let pid = Pid::from_child(&bwrap);
         let pidfd = pidfd_open(pid, PidfdFlags::empty());
