@@ -374,3 +374,50 @@ impl Keyboard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::terminal::class::Classes;
+    use crate::terminal::filter::Filter;
+
+    #[test]
+    fn only_what_is_on_is_switched_off_and_on_again() {
+        let cases = [
+            ("plain text\x1b[2J\x1b[?7h\x1b[?25h\x1b[?1000l", "", ""),
+            ("\x1b[?25l\x1b[?7l", "\x1b[?25h\x1b[?7h", "\x1b[?7l\x1b[?25l"),
+            ("\x1b[?1049h\x1b[?1003h", "\x1b[?1003l\x1b[?1049l", "\x1b[?1049h\x1b[?1003h"),
+            ("\x1b[?1049h\x1b[?47l", "", ""),
+            ("\x1b[>1u\x1b[>5u\x1b[<u", "\x1b[<1u", "\x1b[>1u"),
+            ("\x1b[>1u\x1b[?1049h\x1b[>5u", "\x1b[<1u\x1b[?1049l\x1b[<1u", "\x1b[>1u\x1b[?1049h\x1b[>5u"),
+            ("\x1b[?1049h\x1b[>5u\x1b[?1049l", "\x1b[?47h\x1b[<1u\x1b[?47l", "\x1b[?47h\x1b[>5u\x1b[?47l"),
+            ("\x1b[=3u\x1b[=1;3u", "\x1b[=0;1u", "\x1b[=2;1u"),
+            ("\x1b[>4;2m", "\x1b[>4m", "\x1b[>4;2m"),
+            ("\x1b[>4;2m\x1b[>4m", "", ""),
+            ("\x1b(0\x0e", "\x0f\x1b(B", "\x1b(0\x0e"),
+            ("\x1b[5;9r", "\x1b7\x1b[r\x1b8", "\x1b7\x1b[5;9r\x1b8"),
+            ("\x1b[5;9r\x1b[r", "", ""),
+            ("\x1b[4 q\x1b=", "\x1b[0 q\x1b>", "\x1b=\x1b[4 q"),
+            ("\x1b[1;4:3;31m", "\x1b[m", "\x1b[1;4:3;31m"),
+            (
+                "\x1b]4;7;red\x07\x1b]11;#fff\x07",
+                "\x1b]104;7\x1b\\\x1b]111\x1b\\",
+                "\x1b]4;7;red\x1b\\\x1b]11;#fff\x1b\\",
+            ),
+            ("\x1b]4;7;red\x07\x1b]11;#fff\x07\x1b]104\x07\x1b]111\x07", "", ""),
+            ("\x1b]8;id=a;http://a\x07", "\x1b]8;;\x1b\\", "\x1b]8;id=a;http://a\x1b\\"),
+            ("\x1b]9;4;1;30\x07", "\x1b]9;4;0\x1b\\", "\x1b]9;4;1;30\x1b\\"),
+            ("\x1b[22;0t\x1b[22;2t\x1b[23;0t", "\x1b[23;0t", "\x1b[22;0t"),
+            ("\x1b[1m\x1b(0\x1b[?1h\x1b[?25l\x1b=\x1b[2;3r\x1bc", "", ""),
+        ];
+        for (written, off, on) in cases {
+            let mut filter = Filter::new(Classes::default());
+            filter.push(written.as_bytes(), &mut Vec::new());
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+            assert_eq!(
+                (text(filter.modes().off()).as_str(), text(filter.modes().on()).as_str()),
+                (off, on),
+                "{written:?}"
+            );
+        }
+    }
+}

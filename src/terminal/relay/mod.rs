@@ -160,8 +160,9 @@ impl Relay {
         self.hung_up.as_fd()
     }
 
-    /// The jail has ended: relays the rest of its output and puts the terminal back. Returns after some
-    /// seconds at most; a terminal that takes nothing any more gets its settings back and loses the rest.
+    /// The jail has ended: relays the rest of its output and puts the terminal back. A terminal that takes
+    /// nothing any more for two seconds gets its settings back and loses the rest; half a minute is the most that
+    /// this takes.
     pub fn finish(mut self) -> Report {
         Report { drops: self.end() }
     }

@@ -169,3 +169,41 @@ pub(super) fn timespec_until(deadline: Instant) -> Timespec {
     let nanoseconds = i64::from(left.subsec_nanos());
     Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: nanoseconds }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+
+    use super::*;
+
+    #[test]
+    fn a_terminal_that_cannot_be_opened_again_is_not_waited_for() {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        unlockpt(&master).expect("unlocked");
+        let file =
+            ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("its other end");
+        let mut screen = Screen { file, writes: Writes::MayBlock, found: None };
+        screen.take().expect("raw");
+        assert_eq!(screen.read(&mut [0; 8]), Err(Errno::AGAIN));
+        let mut taken = 0;
+        while let Ok(count) = screen.write(&[b'x'; SMALL_WRITE])
+            && taken < 1 << 20
+        {
+            taken += count;
+        }
+        assert!((SMALL_WRITE..1 << 20).contains(&taken), "{taken}");
+        let begun = Instant::now();
+        assert_eq!(screen.write_until(b"y", begun + Duration::from_millis(50)), 0);
+        assert!(begun.elapsed() < Duration::from_secs(1));
+    }
+
+    #[test]
+    fn what_is_no_terminal_is_refused() {
+        let file = std::fs::File::open("/dev/null").expect("/dev/null");
+        let mut screen = Screen { file: file.into(), writes: Writes::NeverBlock, found: None };
+        assert!(screen.take().is_err() && screen.is_gone());
+        assert!(Screen::open(&[]).is_err());
+    }
+}

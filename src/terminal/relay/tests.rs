@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use rustix::event::PollFlags;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io;
@@ -283,6 +285,38 @@ fn a_terminal_that_is_blocked_does_not_keep_the_launcher() {
     relay.finish();
     assert!(begun.elapsed() < 6 * SECOND, "{:?}", begun.elapsed());
     assert_eq!(user.settings(), found);
+}
+
+/// The same cases as for the filter alone, through both terminals and cut where it hurts.
+#[test]
+fn every_case_of_the_filter_holds_through_the_terminals() {
+    let user = User::new();
+    let (relay, jail) = user.launch(never_stop);
+    make_raw(&jail);
+    for line in include_str!("../../../tests/cases/terminal/filter.jsonl").lines() {
+        let case: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let bytes = |value: &serde_json::Value| {
+            BASE64_STANDARD.decode(value.as_str().expect("text")).expect("base64")
+        };
+        let input = bytes(&case["in"]);
+        let mut expected = Vec::new();
+        let mut filter = Filter::new(Classes::default());
+        filter.push(&input, &mut expected);
+        for at in [1, 2, input.len() / 2] {
+            say(&jail, &input[..at]);
+            // Without a pause both pieces would arrive in one.
+            std::thread::sleep(Duration::from_millis(1));
+            say(&jail, &input[at..]);
+            let got = read_exactly(&user.screen, expected.len());
+            assert_eq!(
+                got.escape_ascii().to_string(),
+                expected.escape_ascii().to_string(),
+                "{}",
+                case["name"]
+            );
+        }
+    }
+    relay.finish();
 }
 
 static STOPS: AtomicUsize = AtomicUsize::new(0);

@@ -9,7 +9,7 @@ pub enum Args {
     OneOf(&'static [u16]),
     /// Any numbers, with colon sub-parameters.
     Sgr,
-    /// Private modes; those without a row in [`MODES`] are left out.
+    /// Private modes; those without a row in [`MODES`](super::MODES) are left out.
     Modes,
     /// A window operation with a row in [`WINDOW`].
     Window,
