@@ -18,7 +18,7 @@ use super::git_config::{CarriedGitConfig, Lfs};
 use super::project::Project;
 use super::system::{Extent, MountKind, SystemMount, mounts};
 use super::toolconf::ToolConfig;
-use super::{Host, protected, toolchains, trust};
+use super::{Host, agents, protected, toolchains, trust};
 
 /// Places in the jail that are made by ai-jail and cannot be granted over.
 const RESERVED: [&str; 4] = ["/proc", "/dev", "/run/ai-jail", "/run/.ai-jail-staging"];
@@ -38,6 +38,13 @@ pub fn survey(
     warnings: &mut Vec<String>,
 ) -> Result<Facts> {
     let grants = grants(host, settings, warnings)?;
+    // Nothing of the user's configuration widens lockdown, a preset neither.
+    let agent = match &command.agent {
+        Some(agent) if agent.file.is_some() && settings.profile.value == Profile::Lockdown => {
+            agents::for_command(&agent.name.0).cloned()
+        }
+        agent => agent.clone(),
+    };
     let toolchains =
         if settings.toolchains.value { toolchains::detect(host, &project.root)? } else { Vec::new() };
     let tool_config =
@@ -59,7 +66,7 @@ pub fn survey(
         git_outside,
         program: command.program.clone(),
         argv: arguments,
-        agent: command.agent.clone(),
+        agent,
         needs: command.needs.iter().map(|mount| needed(mount, "the command needs it to start")).collect(),
         toolchain_variables: toolchains.iter().flat_map(|toolchain| toolchain.env.clone()).collect(),
         toolchains: toolchains
