@@ -62,7 +62,14 @@ pub fn survey(
         environment: host.environment.vars.clone(),
         project: project.root.clone(),
         cwd: host.cwd.clone().unwrap_or_else(|| project.root.clone()),
-        trees: trees(project, &git_outside, &grants, settings, warnings)?,
+        trees: trees(
+            project,
+            &git_outside,
+            &grants,
+            settings,
+            agent.as_ref().map_or(&[], |agent| agent.protected.as_slice()),
+            warnings,
+        )?,
         git_outside,
         program: command.program.clone(),
         argv: arguments,
@@ -170,12 +177,13 @@ fn grant(host: &Host, spec: &Sourced<GrantSpec>, access: Access) -> Result<Grant
     Ok(Grant { source: resolved, dest: dest.clone(), access, shape, origin: spec.origin.clone() })
 }
 
-/// The protected paths of every tree that may become writable.
+/// The protected paths of every tree that may become writable, `more` being names beside the table's.
 fn trees(
     project: &Project,
     git_outside: &[PathBuf],
     grants: &[Grant],
     settings: &Settings,
+    more: &[String],
     warnings: &mut Vec<String>,
 ) -> Result<Vec<ProtectedTree>> {
     if matches!(settings.profile.value, Profile::ReadOnly | Profile::Lockdown)
@@ -191,7 +199,7 @@ fn trees(
     roots.insert(&project.root);
     let mut trees = Vec::new();
     for root in roots {
-        let found = protected::scan(root);
+        let found = protected::scan(root, more);
         if !found.complete {
             let limit = protected::SCAN_LIMIT;
             let what = format!("{} has more than {limit} entries", crate::sanitize::escape(root.as_os_str()));
