@@ -249,10 +249,10 @@ impl Scan<'_> {
             self.found.extend(git_directory(self.root, dot_git));
         } else {
             self.found.push(hold(dot_git.to_path_buf(), Hold::ReadOnly, "it leads git to a git directory"));
-            if metadata.is_symlink() {
-                if let Some(target) = self.inside(dot_git) {
-                    self.found.extend(git_directory(self.root, &target));
-                }
+            if metadata.is_symlink()
+                && let Some(target) = self.inside(dot_git)
+            {
+                self.found.extend(git_directory(self.root, &target));
             }
         }
     }
