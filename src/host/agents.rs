@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::{Host, read_text};
 use crate::error::{Error, Kind, Result};
+use crate::policy::origin::{Layer, Origin};
 
 /// The name of an agent preset.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, serde::Serialize)]
@@ -51,6 +52,9 @@ pub struct Agent {
     /// Loopback ports on which its login waits for the browser.
     #[serde(default)]
     pub callback_ports: Vec<u16>,
+    /// The user's file that it came from; `None` for one that is compiled in.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
 }
 
 /// What a host is for.
@@ -144,6 +148,17 @@ pub struct Sandboxed {
     pub hint: Option<String>,
 }
 
+impl Agent {
+    /// Where its rules come from; `what` says which.
+    pub fn origin(&self, what: &str) -> Origin {
+        let what = format!("agent {}: {what}", self.name.0);
+        match &self.file {
+            Some(file) => Origin { layer: Layer::User, what, place: Some((file.clone(), 1)) },
+            None => Origin::built_in(what),
+        }
+    }
+}
+
 /// One compiled-in file, read when it is first asked for.
 struct Preset {
     commands: &'static [&'static str],
@@ -211,7 +226,7 @@ pub fn find(host: &Host, name: &str) -> Result<Option<Agent>> {
         let text = read_text(&file).ok_or_else(|| fail("it cannot be read as text".into()))?;
         let agent = parse(&text).map_err(|error| fail(error.to_string()))?;
         if agent.commands.iter().any(|command| command == name) {
-            return Ok(Some(agent));
+            return Ok(Some(Agent { file: Some(file), ..agent }));
         }
     }
     Ok(for_command(name).cloned())
@@ -257,7 +272,9 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::protected;
     use crate::host::tests::machine;
+    use crate::policy::host_rule::HostPattern;
 
     #[test]
     fn every_preset_parses_and_is_found_by_its_commands() {
@@ -308,7 +325,23 @@ mod tests {
                 }
             }
             for host in &agent.hosts {
+                assert!(HostPattern::parse(&host.pattern).is_ok(), "{}", host.pattern);
                 assert!(!host.reason.is_empty(), "{:?}: {}", agent.name, host.pattern);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_preset_protects_is_in_the_table_of_protected_paths() {
+        let names: Vec<&String> = protected::TABLE.path.iter().flat_map(|row| &row.names).collect();
+        for agent in all() {
+            assert!(!agent.protected.is_empty(), "{:?}", agent.name);
+            for path in &agent.protected {
+                assert!(
+                    names.iter().any(|name| Path::new(path).starts_with(name)),
+                    "{:?}: {path}",
+                    agent.name
+                );
             }
         }
     }
@@ -352,7 +385,9 @@ mod tests {
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("x.toml"), OWN).unwrap();
         fs::write(dir.join("notes.txt"), "not a preset").unwrap();
-        assert_eq!(find(&host, "claude").unwrap().unwrap().title, "X");
+        let own = find(&host, "claude").unwrap().unwrap();
+        assert_eq!(own.title, "X");
+        assert_eq!(own.origin("a host").place, Some((dir.join("x.toml"), 1)));
         assert_eq!(find(&host, "codex").unwrap().as_ref(), for_command("codex"));
         fs::write(dir.join("bad.toml"), "x").unwrap();
         let error = find(&host, "codex").unwrap_err();

@@ -89,8 +89,10 @@ pub struct Found {
 
 /// Scans the tree at `root`. Nothing is followed and nothing is run; what cannot be read is passed over, since the
 /// jail, which runs as the same user, cannot read it either.
-pub fn scan(root: &Path) -> Found {
-    let mut scan = Scan { root, names: Names::new(), found: Vec::new(), entries: 0 };
+///
+/// `more` are names beside the table's that count anywhere in the tree: those of a preset of the user's.
+pub fn scan(root: &Path, more: &[String]) -> Found {
+    let mut scan = Scan { root, names: Names::new(more), found: Vec::new(), entries: 0 };
     let complete = scan.directory(Path::new(""), 0);
     let mut paths = scan.found;
     paths.sort();
@@ -156,20 +158,23 @@ fn hold(below: PathBuf, hold: Hold, reason: &str) -> Protected {
     Protected { below, hold, reason: reason.to_owned() }
 }
 
-/// The rows by the first component of their names.
-struct Names {
-    rows: HashMap<&'static OsStr, Vec<(&'static Path, &'static Row)>>,
+/// The names by their first component: the whole name, where it counts, and why.
+struct Names<'a> {
+    rows: HashMap<&'a OsStr, Vec<(&'a Path, Where, &'a str)>>,
 }
 
-impl Names {
-    fn new() -> Self {
+impl<'a> Names<'a> {
+    fn new(more: &'a [String]) -> Self {
         let mut rows: HashMap<_, Vec<_>> = HashMap::new();
-        for row in &TABLE.path {
-            for name in &row.names {
-                let path = Path::new(name);
-                if let Some(first) = path.iter().next() {
-                    rows.entry(first).or_default().push((path, row));
-                }
+        let table = TABLE.path.iter().flat_map(|row| {
+            row.names.iter().map(|name| (Path::new(name.as_str()), row.r#where, row.reason.as_str()))
+        });
+        let more = more
+            .iter()
+            .map(|name| (Path::new(name.as_str()), Where::Anywhere, "the agent's own preset names it"));
+        for row in table.chain(more) {
+            if let Some(first) = row.0.iter().next() {
+                rows.entry(first).or_default().push(row);
             }
         }
         Self { rows }
@@ -178,7 +183,7 @@ impl Names {
 
 struct Scan<'a> {
     root: &'a Path,
-    names: Names,
+    names: Names<'a>,
     found: Vec<Protected>,
     entries: usize,
 }
@@ -209,11 +214,11 @@ impl Scan<'_> {
     fn rows(&mut self, below: &Path, name: &OsStr, depth: usize) {
         // Few names match: the clone costs nothing.
         let Some(rows) = self.names.rows.get(name).cloned() else { return };
-        for (path, row) in rows {
-            if row.r#where == Where::Root && depth > 0 {
+        for (path, place, reason) in rows {
+            if place == Where::Root && depth > 0 {
                 continue;
             }
-            self.place(&below.join(path), &row.reason);
+            self.place(&below.join(path), reason);
         }
     }
 
@@ -244,10 +249,10 @@ impl Scan<'_> {
             self.found.extend(git_directory(self.root, dot_git));
         } else {
             self.found.push(hold(dot_git.to_path_buf(), Hold::ReadOnly, "it leads git to a git directory"));
-            if metadata.is_symlink() {
-                if let Some(target) = self.inside(dot_git) {
-                    self.found.extend(git_directory(self.root, &target));
-                }
+            if metadata.is_symlink()
+                && let Some(target) = self.inside(dot_git)
+            {
+                self.found.extend(git_directory(self.root, &target));
             }
         }
     }
@@ -281,7 +286,19 @@ mod tests {
     }
 
     fn held(dir: &Path) -> Vec<(String, Hold)> {
-        scan(dir).paths.into_iter().map(|found| (found.below.display().to_string(), found.hold)).collect()
+        scan(dir, &[])
+            .paths
+            .into_iter()
+            .map(|found| (found.below.display().to_string(), found.hold))
+            .collect()
+    }
+
+    #[test]
+    fn names_of_a_preset_count_anywhere() {
+        let dir = tree(&[".mine/hooks/x", "a/.mine/hooks/x", ".mine/state"]);
+        let more = [".mine/hooks".to_owned()];
+        let found: Vec<_> = scan(dir.path(), &more).paths.into_iter().map(|found| found.below).collect();
+        assert_eq!(found, [Path::new(".mine/hooks"), Path::new("a/.mine/hooks")]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::git_config::{CarriedGitConfig, Lfs};
 use super::project::Project;
 use super::system::{Extent, MountKind, SystemMount, mounts};
 use super::toolconf::ToolConfig;
-use super::{Host, protected, toolchains, trust};
+use super::{Host, agents, protected, toolchains, trust};
 
 /// Places in the jail that are made by ai-jail and cannot be granted over.
 const RESERVED: [&str; 4] = ["/proc", "/dev", "/run/ai-jail", "/run/.ai-jail-staging"];
@@ -38,6 +38,13 @@ pub fn survey(
     warnings: &mut Vec<String>,
 ) -> Result<Facts> {
     let grants = grants(host, settings, warnings)?;
+    // Nothing of the user's configuration widens lockdown, a preset neither.
+    let agent = match &command.agent {
+        Some(agent) if agent.file.is_some() && settings.profile.value == Profile::Lockdown => {
+            agents::for_command(&agent.name.0).cloned()
+        }
+        agent => agent.clone(),
+    };
     let toolchains =
         if settings.toolchains.value { toolchains::detect(host, &project.root)? } else { Vec::new() };
     let tool_config =
@@ -55,11 +62,18 @@ pub fn survey(
         environment: host.environment.vars.clone(),
         project: project.root.clone(),
         cwd: host.cwd.clone().unwrap_or_else(|| project.root.clone()),
-        trees: trees(project, &git_outside, &grants, settings, warnings)?,
+        trees: trees(
+            project,
+            &git_outside,
+            &grants,
+            settings,
+            agent.as_ref().map_or(&[], |agent| agent.protected.as_slice()),
+            warnings,
+        )?,
         git_outside,
         program: command.program.clone(),
         argv: arguments,
-        agent: command.agent.clone(),
+        agent,
         needs: command.needs.iter().map(|mount| needed(mount, "the command needs it to start")).collect(),
         toolchain_variables: toolchains.iter().flat_map(|toolchain| toolchain.env.clone()).collect(),
         toolchains: toolchains
@@ -163,12 +177,13 @@ fn grant(host: &Host, spec: &Sourced<GrantSpec>, access: Access) -> Result<Grant
     Ok(Grant { source: resolved, dest: dest.clone(), access, shape, origin: spec.origin.clone() })
 }
 
-/// The protected paths of every tree that may become writable.
+/// The protected paths of every tree that may become writable, `more` being names beside the table's.
 fn trees(
     project: &Project,
     git_outside: &[PathBuf],
     grants: &[Grant],
     settings: &Settings,
+    more: &[String],
     warnings: &mut Vec<String>,
 ) -> Result<Vec<ProtectedTree>> {
     if matches!(settings.profile.value, Profile::ReadOnly | Profile::Lockdown)
@@ -184,7 +199,7 @@ fn trees(
     roots.insert(&project.root);
     let mut trees = Vec::new();
     for root in roots {
-        let found = protected::scan(root);
+        let found = protected::scan(root, more);
         if !found.complete {
             let limit = protected::SCAN_LIMIT;
             let what = format!("{} has more than {limit} entries", crate::sanitize::escape(root.as_os_str()));

@@ -222,10 +222,7 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
                         Error::new(Kind::Setup, format!("the preset of {} is wrong", agent.title))
                             .because(error)
                     })?;
-                    allow.push(Sourced::new(
-                        pattern,
-                        Origin::built_in(format!("agent {}: {}", agent.name.0, host.reason)),
-                    ));
+                    allow.push(Sourced::new(pattern, agent.origin(&host.reason)));
                 }
             }
         }

@@ -5,6 +5,7 @@
 
 mod cargo;
 mod clean;
+pub mod defaults;
 mod rows;
 
 use std::collections::BTreeMap;
@@ -77,7 +78,7 @@ impl Gather<'_> {
             Some(path) => PathBuf::from(path),
             None => host.xdg("XDG_CONFIG_HOME", ".config").join("go/env"),
         };
-        let text = read_text(&file).unwrap_or_default();
+        let text = self.text(&file).unwrap_or_default();
         for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
             let known = VARIABLES.iter().find(|row| name.starts_with("GO") && row.key == name);
             let Some(row) = known.filter(|_| host.environment.var(name).is_none()) else { continue };
@@ -95,7 +96,7 @@ impl Gather<'_> {
                 .map(PathBuf::from)
         };
         let user = variable("npm_config_userconfig").unwrap_or_else(|| host.user.home.join(".npmrc"));
-        let user = ini::plain(&read_text(&user).unwrap_or_default());
+        let user = ini::plain(&self.text(&user).unwrap_or_default());
         let prefix = variable("npm_config_prefix")
             .or_else(|| {
                 user.iter().rfind(|entry| entry.key == "prefix").map(|entry| PathBuf::from(&entry.value))
@@ -103,7 +104,7 @@ impl Gather<'_> {
             .or_else(|| self.node_prefix(host));
         let global = variable("npm_config_globalconfig").or_else(|| Some(prefix?.join("etc/npmrc")));
         let mut settings = BTreeMap::new();
-        let global = global.and_then(|file| read_text(&file)).unwrap_or_default();
+        let global = global.and_then(|file| self.text(&file)).unwrap_or_default();
         for entry in ini::plain(&global).into_iter().chain(user) {
             if let Some((key, value)) = self.allowed(NPM, &entry) {
                 settings.insert(key, value);
@@ -138,7 +139,8 @@ impl Gather<'_> {
             None => {}
         }
         let mut sections: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-        for entry in files.iter().filter_map(|file| read_text(file)).flat_map(|text| ini::plain(&text)) {
+        let texts: Vec<String> = files.iter().filter_map(|file| self.text(file)).collect();
+        for entry in texts.iter().flat_map(|text| ini::plain(text)) {
             if let Some((key, value)) = self.allowed(PIP, &entry)
                 && !entry.section.is_empty()
             {
@@ -160,10 +162,16 @@ impl Gather<'_> {
         let home = host.environment.var("CARGO_HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let home = home.unwrap_or_else(|| host.user.home.join(".cargo"));
         // The name without an ending is the older one, and the one that counts when both are there.
-        let text = ["config", "config.toml"].iter().find_map(|name| read_text(&home.join(name)));
+        let text = ["config", "config.toml"].iter().find_map(|name| self.text(&home.join(name)));
         if let Some(text) = text.and_then(|text| cargo::filtered(&text, self)) {
             self.file(".cargo/config.toml", text);
         }
+    }
+
+    /// A file of the user's or the system's. One that lies in the project is somebody else's word, however it is reached.
+    fn text(&self, file: &Path) -> Option<String> {
+        let real = file.canonicalize().ok()?;
+        if real.starts_with(self.bounds.project()) { None } else { read_text(&real) }
     }
 
     fn allowed(&mut self, rows: &[Row], entry: &Entry) -> Option<(String, String)> {
@@ -352,6 +360,21 @@ mod tests {
             assert_eq!(setting.variable(name).is_some(), mounts.is_some(), "{}", path.display());
             assert_eq!(setting.read().mounts, mounts.unwrap_or_default(), "{}", path.display());
         }
+    }
+
+    #[test]
+    fn a_file_of_the_project_has_no_say() {
+        let mut setting = Setting::new();
+        setting.home("p/npmrc", "registry=https://evil.example/\n");
+        setting.home("p/pip.conf", "[global]\nindex-url = https://evil.example/\n");
+        setting.home("p/go", "GOPROXY=https://evil.example\n");
+        setting.home("p/cargo/config.toml", "[registries.x]\nindex = \"https://evil.example/\"\n");
+        let project = setting.host.user.home.join("p");
+        symlink(project.join("npmrc"), setting.host.user.home.join(".npmrc")).unwrap();
+        setting.set("PIP_CONFIG_FILE", project.join("pip.conf"));
+        setting.set("GOENV", project.join("go"));
+        setting.set("CARGO_HOME", project.join("cargo"));
+        assert_eq!(setting.read(), ToolConfig::default());
     }
 
     #[test]
