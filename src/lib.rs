@@ -3,20 +3,31 @@
 //! Data flows one way, through values that are made in one place and never changed afterwards:
 //! what was typed and configured ([`config::settings::Settings`]) and what the machine is ([`host`]) become a
 //! [`policy`], the policy becomes a [`plan`], [`launch`] carries the plan out, and [`report`] says what happened.
+//!
+//! A room that may act says so: clippy.toml keeps the clock, the environment, files, processes and the network from the
+//! others.
 
+#![warn(clippy::disallowed_methods)]
+
+#[expect(clippy::disallowed_methods, reason = "writes the log")]
 pub mod audit;
 pub mod cli;
 pub mod config;
 pub mod egress;
 pub mod error;
+#[expect(clippy::disallowed_methods, reason = "reads the machine")]
 pub mod host;
+#[expect(clippy::disallowed_methods, reason = "the stage inside the jail")]
 pub mod inner;
+#[expect(clippy::disallowed_methods, reason = "carries plans out")]
 pub mod launch;
 pub mod plan;
 pub mod policy;
 pub mod report;
+#[expect(clippy::disallowed_methods, reason = "leads data through the rooms")]
 pub mod run;
 pub mod sanitize;
+#[expect(clippy::disallowed_methods, reason = "system calls")]
 pub mod sys;
 pub mod terminal;
 

@@ -3,6 +3,7 @@
 mod cite;
 pub mod command_line;
 pub mod keys;
+#[expect(clippy::disallowed_methods, reason = "reads the configuration files")]
 pub mod layers;
 pub mod merge;
 mod narrow;

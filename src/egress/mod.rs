@@ -21,12 +21,15 @@ mod http;
 mod listener;
 mod proxy;
 mod reply;
+#[expect(clippy::disallowed_methods, reason = "asks for names and dials")]
 mod resolve;
 mod transparent;
 mod tunnel;
+#[expect(clippy::disallowed_methods, reason = "knows when bytes last moved")]
 mod wire;
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests over real sockets")]
 mod door_tests;
 
 use std::convert::Infallible;

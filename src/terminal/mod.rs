@@ -7,6 +7,7 @@ pub mod class;
 pub mod filter;
 pub mod modes;
 pub mod pty;
+#[expect(clippy::disallowed_methods, reason = "moves bytes between terminals")]
 pub mod relay;
 pub mod streams;
 pub mod table;
