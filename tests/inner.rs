@@ -288,6 +288,7 @@ impl Case {
         InnerSpec {
             program: dir.join(self.command[0]).into_os_string().into_encoded_bytes(),
             argv: words.collect(),
+            cwd: dir.as_os_str().as_encoded_bytes().to_vec(),
             terminal: match self.start {
                 Start::OnTerminal => InnerTerminal::Foreground,
                 _ => InnerTerminal::None,
