@@ -23,9 +23,10 @@ pub fn descriptors() -> Value {
     json!({"ok": true, "errno": 0, "open": open})
 }
 
-/// Looks for `marker` in the environment, arguments and names of every visible process but this one. `ok` when
-/// it was found anywhere; `found` lists the files.
-pub fn search_proc(marker: &str) -> Value {
+/// Looks for a marker in the environment, arguments and names of every visible process but this one. `ok` when
+/// it was found anywhere; `found` lists the files. It is given backwards, lest the search find its own order.
+pub fn search_proc(backwards: &str) -> Value {
+    let marker: String = backwards.chars().rev().collect();
     let own = std::process::id().to_string();
     let mut found = Vec::new();
     let mut read = 0;
