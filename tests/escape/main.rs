@@ -39,6 +39,7 @@ enum Control {
 /// of the test in `$ROOT`.
 #[track_caller]
 fn must_not_get_out(env: &TestEnv, flags: &[&str], attempts: &[Attempt]) {
+    let mut through = Vec::new();
     for attempt in attempts {
         let claim = attempt.claim;
         let script = with_root(env, attempt.script);
@@ -47,8 +48,11 @@ fn must_not_get_out(env: &TestEnv, flags: &[&str], attempts: &[Attempt]) {
             assert!(outside.success(), "control: {claim} should get through outside: {outside:#?}");
         }
         let inside = run_inside(env, flags, &script);
-        assert!(!inside.success(), "{claim}: got through: {inside:#?}");
+        if inside.success() {
+            through.push(format!("{claim}: {inside:#?}"));
+        }
     }
+    assert!(through.is_empty(), "{flags:?}: got through:\n{}", through.join("\n"));
 }
 
 /// Runs a script in a jail started with `flags`, and makes sure that the jail came up and the script was begun.

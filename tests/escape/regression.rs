@@ -129,7 +129,7 @@ fn our_own_program_cannot_be_overwritten() {
     let script = format!(
         "for f in /proc/[0-9]*/exe {own} {bwrap} $(find / -name 'ai-jail*' -type f 2>/dev/null); do \
            (echo x >> \"$f\") 2>/dev/null && echo \"$f\"; (cp /bin/true \"$f\") 2>/dev/null && echo \"$f\"; \
-           rm -f \"$f\" 2>/dev/null && echo \"$f\"; done; true",
+           test -e \"$f\" && rm -f \"$f\" 2>/dev/null && echo \"$f\"; done; true",
         bwrap = bwrap.display()
     );
     let inside = run_inside(&env, &[], &script);

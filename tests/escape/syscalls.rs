@@ -13,6 +13,7 @@ fn refused_calls_do_not_reach_the_kernel() {
     let env = TestEnv::new();
     let outside = env.probe_outside(["calls"]).value["calls"].clone();
     let calls = outside.as_object().expect("the control reports").clone();
+    let mut reached = Vec::new();
     for profile in PROFILES {
         let answer = env.probe_with(&["--profile", profile], ["calls"]);
         let inside = &answer.value["calls"];
@@ -33,9 +34,20 @@ fn refused_calls_do_not_reach_the_kernel() {
             let report = &inside[name];
             let held = report["ok"] == false
                 && report["errno"].as_i64().is_some_and(|errno| FILTERED.contains(&errno));
-            assert!(held, "{profile}: {name} reached the kernel: {report}, outside: {control}");
+            if !held {
+                reached.push(format!("{profile}: {name} inside {report}, outside {control}"));
+            }
         }
     }
+    assert!(
+        reached.is_empty(),
+        "these reached the kernel:
+{}",
+        reached.join(
+            "
+"
+        )
+    );
 }
 
 #[test]
@@ -50,6 +62,7 @@ fn sockets_of_other_families_cannot_be_opened() {
     let env = TestEnv::new();
     let outside = env.probe_outside(["families"]).value["families"].clone();
     let answer = env.probe_inside(["families"]);
+    let mut opened = Vec::new();
     for (name, control) in outside.as_object().expect("the control reports") {
         if control["ok"] == false {
             missing(
@@ -58,8 +71,11 @@ fn sockets_of_other_families_cannot_be_opened() {
                 "it cannot be opened outside",
             );
         }
-        assert_eq!(answer.value["families"][name]["ok"], false, "{name}: {answer:#?}");
+        if answer.value["families"][name]["ok"] != false {
+            opened.push(name);
+        }
     }
+    assert!(opened.is_empty(), "these could be opened: {opened:?}: {:#?}", answer.output);
 }
 
 #[test]
