@@ -90,7 +90,7 @@ const PLANTS: &[Plant] = &[
 ];
 
 /// What a user does afterwards. Status and output do not matter: only what fires.
-const HOST_TOOLS: &str = "git status; git diff; git log -p -2; git show; git blame README.md; git add -A; \
+const HOST_TOOLS: &str = "echo x >> README.md; git status; git diff; git log -p -2; git show; git blame README.md; git add -A; \
     git checkout -- .; git stash; git stash pop; git zz; GIT_TERMINAL_PROMPT=0 git fetch o; \
     git -C sub status; cd sub && echo x >> s && git commit -q -a -m sub; cd ..; echo x >> src/lib.txt; git diff; \
     git add -A; git commit -q -m after; git commit --amend; git rebase -i HEAD; \
@@ -103,18 +103,19 @@ fn nothing_planted_in_git_runs_on_the_host() {
             .chunks(PLANTS.len().div_ceil(2))
             .map(|half| scope.spawn(move || half.iter().filter_map(Plant::try_both).collect::<Vec<_>>()))
             .collect();
-        halves.into_iter().flat_map(|half| half.join().expect("the controls work")).collect()
+        halves.into_iter().flat_map(|half| half.join().expect("no panic")).collect()
     });
-    assert!(fired.is_empty(), "fired on the host after the session:\n{}", fired.join("\n"));
+    assert!(fired.is_empty(), "these fired on the host after the session:\n{}", fired.join("\n"));
 }
 
 impl Plant {
-    /// What happened when it fired although it was planted inside.
+    /// What happened when it fired although it was planted inside, or did not fire although it was outside.
     fn try_both(&self) -> Option<String> {
         let control = Host::new();
         let output = control.env.outside(&control.with_fire(self.script));
-        assert!(output.success(), "control: {} can be planted outside: {output:#?}", self.claim);
-        assert!(control.fires(), "control: {} fires outside", self.claim);
+        if !output.success() || !control.fires() {
+            return Some(format!("control: {} does not fire outside: {output:#?}", self.claim));
+        }
 
         let host = Host::new();
         let output = run_inside(&host.env, &[], &host.with_fire(self.script));
