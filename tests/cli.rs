@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DEADLINE, TestEnv, output_of};
+use common::{DEADLINE, Feature, TestEnv, missing, output_of};
 
 /// Arguments that must be refused before anything runs, and a word that the one error line must hold.
 const WRONG: &[(&str, &[&str], &str)] = &[
@@ -69,6 +69,19 @@ fn the_home_is_no_project_unless_it_is_named() {
     let args = ["--project", home.to_str().expect("UTF-8"), "--", "sh", "-c", "cat ~/.ssh/id_ed25519; true"];
     let output = output_of(env.launcher(args).current_dir(&home), DEADLINE);
     assert_eq!(output.ok(), "", "credential places stay hidden: {output:#?}");
+}
+
+#[test]
+fn root_does_not_work_in_somebody_elses_project() {
+    if !rustix::process::getuid().is_root() {
+        missing(Feature::Root, "root in somebody else's project", "the tests run as an ordinary user");
+        return;
+    }
+    let env = TestEnv::new();
+    std::os::unix::fs::chown(env.project(), Some(12345), Some(12345)).expect("chown");
+    let output = env.jail(["--", "touch", "ran"]);
+    assert!(output.refused().contains("runuser"), "{}", output.stderr);
+    assert!(!env.project().join("ran").exists());
 }
 
 #[test]

@@ -28,7 +28,7 @@ const TOOLS: &[Tool] = &[
         program: "npm",
         registry: "npm config get registry",
         found_in: "",
-        work: "npm view is-odd version --cache \"$HOME/npm-cache\"",
+        work: "npm view is-odd version --fetch-retries 0 --cache \"$HOME/npm-cache\"",
     },
     Tool {
         program: "pip",

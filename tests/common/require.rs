@@ -15,6 +15,8 @@ pub enum Feature {
     Registry,
     /// An ordinary user beside root (needed by tests that root runs as somebody else).
     OrdinaryUser,
+    /// The tests run as root, who alone can make some of the controls.
+    Root,
     /// A system call or socket family of this name exists in the kernel, so that its refusal proves something.
     Kernel(&'static str),
     /// A program of this name is installed.
@@ -29,6 +31,7 @@ impl Feature {
             Self::Landlock => "landlock".into(),
             Self::Registry => "registry".into(),
             Self::OrdinaryUser => "user".into(),
+            Self::Root => "root".into(),
             Self::Kernel(name) => format!("kernel:{name}"),
             Self::Program(name) => format!("program:{name}"),
         }
@@ -50,6 +53,7 @@ impl Feature {
             Self::OrdinaryUser => {
                 !rustix::process::getuid().is_root() || super::env::ordinary_user().is_some()
             }
+            Self::Root => rustix::process::getuid().is_root(),
             Self::Program(name) => on_path(name).is_some(),
             Self::Registry | Self::Kernel(_) => true,
         }

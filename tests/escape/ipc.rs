@@ -98,6 +98,27 @@ fn the_launchers_environment_is_nowhere_to_be_found() {
 }
 
 #[test]
+fn values_that_are_passed_by_name_are_in_no_arguments() {
+    let value = unique("value");
+    let env = TestEnv::new().var("ACME_VALUE", &value);
+    let script = "test -n \"$ACME_VALUE\" && touch started; sleep 5";
+    let jail = env.jail_running(["-q", "--env", "ACME_VALUE", "--", "sh", "-c", script]);
+    let started = env.project().join("started");
+    assert!(eventually(DEADLINE, || started.exists()), "the variable arrives in the jail");
+    let with = |file: &str| {
+        std::fs::read_dir("/proc")
+            .expect("/proc")
+            .flatten()
+            .filter_map(|entry| std::fs::read(entry.path().join(file)).ok())
+            .filter(|bytes| bytes.windows(value.len()).any(|window| window == value.as_bytes()))
+            .count()
+    };
+    assert!(with("environ") > 0, "control: the search finds it in the launcher's environment");
+    assert_eq!(with("cmdline"), 0, "in the arguments of a process");
+    drop(jail);
+}
+
+#[test]
 fn processes_of_the_host_are_not_visible() {
     let env = TestEnv::new();
     let inside = run_inside(&env, &[], "ls -d /proc/[0-9]* | wc -l; cat /proc/1/comm");

@@ -52,7 +52,7 @@ fn must_not_get_out(env: &TestEnv, flags: &[&str], attempts: &[Attempt]) {
             through.push(format!("{claim}: {inside:#?}"));
         }
     }
-    assert!(through.is_empty(), "{flags:?}: got through:\n{}", through.join("\n"));
+    assert!(through.is_empty(), "{flags:?}: these got through:\n{}", through.join("\n"));
 }
 
 /// Runs a script in a jail started with `flags`, and makes sure that the jail came up and the script was begun.

@@ -89,7 +89,7 @@ fn without_user_namespaces_every_profile_is_refused() {
 #[test]
 fn a_setuid_bwrap_is_not_used() {
     if !rustix::process::getuid().is_root() {
-        missing(Feature::Kernel("root"), "a setuid bwrap", "only root can make one");
+        missing(Feature::Root, "a setuid bwrap", "only root can make one");
         return;
     }
     let Some(env) = TestEnv::ordinary() else {
@@ -136,7 +136,7 @@ fn a_full_disk_is_said_or_refused() {
         jail = env!("CARGO_BIN_EXE_ai-jail"),
     );
     if !rustix::process::getuid().is_root() {
-        missing(Feature::Kernel("root"), "a full disk", "only root can mount a full one");
+        missing(Feature::Root, "a full disk", "only root can mount a full one");
         return;
     }
     let output = output_of(env.command("unshare").args(["-m", "sh", "-c", &script]), DEADLINE);

@@ -26,6 +26,10 @@ const FILES: &[Attempt] = &[
         "by the directory of any process",
         "for p in /proc/[0-9]*; do cat \"$p/cwd/../beside/secret\" && exit 0; done 2>/dev/null; exit 1",
     ),
+    anybody(
+        "by the descriptors of any process",
+        "exec 9<\"$ROOT/beside\"; for f in /proc/[0-9]*/fd/*; do cat \"$f/secret\" && exit 0; done 2>/dev/null; exit 1",
+    ),
     anybody("by a symlink made inside", "ln -sfn \"$ROOT/beside\" link1 && cat link1/secret"),
     anybody("by a symlink to the root", "ln -sfn / link2 && cat \"link2$ROOT/beside/secret\""),
     anybody("by a hard link", "ln -f \"$ROOT/beside/secret\" hard && cat hard"),

@@ -172,6 +172,23 @@ fn a_repository_does_not_choose_what_is_mounted() {
     }
 }
 
+/// CVE-2024-42472: the private home of one run is a symlink at the next.
+#[test]
+fn a_private_home_that_became_a_symlink_is_refused() {
+    let env = TestEnv::new();
+    env.inside("echo x > ~/kept").ok();
+    let find = format!("find '{}' -name kept -type f", env.home().join(".local").display());
+    let kept = env.outside(&find).ok().trim().to_owned();
+    assert!(!kept.is_empty(), "the home persists below the data directory");
+    let private = std::path::Path::new(&kept).parent().expect("the private home");
+    let victim = env.dir(env.root().join("victim"));
+    std::fs::remove_dir_all(private).expect("remove");
+    std::os::unix::fs::symlink(&victim, private).expect("symlink");
+    let output = env.inside("echo x > ~/planted");
+    assert!(!victim.join("planted").exists(), "written on the host: {output:#?}");
+    output.refused();
+}
+
 /// A directory that changes places with a symlink while jails start in the project.
 #[test]
 fn a_directory_swapped_for_a_symlink_during_the_launch_leads_nowhere() {

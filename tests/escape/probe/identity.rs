@@ -74,15 +74,20 @@ pub fn attack(pid: i32) -> Value {
         let file = fs::OpenOptions::new().read(true).write(write).open(format!("/proc/{pid}/mem"))?;
         if readable { file.read_at(&mut [0], address).map(|_| ()) } else { Ok(()) }
     };
-    // SAFETY: the iovecs point at live values; the other calls take numbers.
-    let (read_vm, attach, descriptor) = unsafe {
+    // SAFETY: the iovecs and the page list point at live values; the other calls take numbers.
+    let (read_vm, pages, attach, descriptor) = unsafe {
         let read_vm = outcome(libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) as i64);
+        let (page, mut status) = (address, 0_i32);
+        let pages =
+            libc::syscall(libc::SYS_move_pages, pid, 1_usize, &raw const page, 0_usize, &raw mut status, 0);
+        let pages = outcome(pages);
         let attach = outcome(libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0));
         let pidfd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-        (read_vm, attach, outcome(libc::syscall(libc::SYS_pidfd_getfd, pidfd, 0, 0)))
+        (read_vm, pages, attach, outcome(libc::syscall(libc::SYS_pidfd_getfd, pidfd, 0, 0)))
     };
     let mut ways = json!({
         "process_vm_readv": read_vm,
+        "move_pages": pages,
         "ptrace": attach,
         "pidfd_getfd": descriptor,
         "mem_read": result(memory(false)),
