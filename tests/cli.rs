@@ -86,9 +86,20 @@ fn root_does_not_work_in_somebody_elses_project() {
 
 #[test]
 fn a_missing_bwrap_is_refused() {
-    let env = TestEnv::new().path("/nonexistent");
-    let output = env.jail(["--", "/bin/true"]);
+    let env = TestEnv::new();
+    let empty = env.file(env.root().join("empty"), "");
+    // In a view of the system where every bwrap is an empty file that cannot be executed.
+    let mut command = env.command("bwrap");
+    command.args(["--dev-bind", "/", "/"]);
+    for place in ["/usr/local/bin/bwrap", "/usr/bin/bwrap", "/bin/bwrap"] {
+        if let Ok(place) = std::fs::canonicalize(place) {
+            command.arg("--ro-bind").arg(&empty).arg(place);
+        }
+    }
+    command.args([env!("CARGO_BIN_EXE_ai-jail"), "--", "/bin/touch", "ran"]);
+    let output = output_of(&mut command, DEADLINE);
     assert!(output.refused().contains("bwrap"), "{}", output.stderr);
+    assert!(!env.project().join("ran").exists());
 }
 
 #[test]

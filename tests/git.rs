@@ -29,9 +29,18 @@ const EVERYDAY: &[(&str, &str)] = &[
     ("restore", "git restore README.md && git diff --quiet"),
     ("tag", "git tag v1 && git tag --list | grep v1"),
     ("switch to main", "git switch -q main"),
-    ("worktree", "git worktree add -q tree other && test -f tree/o.txt"),
-    ("commit in that worktree", "cd tree && echo w > w.txt && git add w.txt && git commit -q -m in-tree"),
-    ("worktree remove", "git worktree remove --force tree"),
+    (
+        "worktree",
+        "git worktree add -q tree other && cd tree && echo w > w.txt && git add w.txt && git commit -q -m w",
+    ),
+    (
+        "commit in that worktree",
+        "cd tree && test -f o.txt && echo v > v.txt && git add v.txt && git commit -q -m v",
+    ),
+    (
+        "a worktree of this session",
+        "git worktree add -q gone HEAD && git worktree remove --force gone && ! test -e gone",
+    ),
     ("gc", "git gc -q"),
     ("fsck", "git fsck --no-dangling"),
 ];

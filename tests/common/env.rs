@@ -136,8 +136,12 @@ impl TestEnv {
 
     /// Writes an executable shell script.
     pub fn script(&self, path: impl AsRef<Path>, body: &str) -> PathBuf {
-        let file = self.file(path, format!("#!/bin/sh\n{body}\n"));
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("chmod");
+        let text = self.file(".script", format!("#!/bin/sh\n{body}\n"));
+        let file = self.project().join(path);
+        self.dir(file.parent().expect("a parent"));
+        copy_executable(&text, &file);
+        fs::remove_file(text).expect("remove");
+        self.give_away(&file);
         file
     }
 
@@ -214,8 +218,7 @@ impl TestEnv {
         let copy = self.project().join("probe");
         if !copy.exists() {
             let probe = probe_path().expect("the probe: run `cargo build --examples` first");
-            fs::copy(probe, &copy).expect("copy the probe");
-            fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("chmod");
+            copy_executable(&probe, &copy);
             self.give_away(&copy);
         }
         copy
@@ -249,6 +252,13 @@ impl TestEnv {
     pub fn uid(&self) -> u32 {
         self.ids.map_or_else(|| rustix::process::getuid().as_raw(), |ids| ids.uid)
     }
+}
+
+/// Copies a program by another process: a descriptor that is open for writing here, and inherited by whatever
+/// another test forks at this moment, would make the kernel answer "text file busy" to whoever starts the copy.
+fn copy_executable(from: &Path, to: &Path) {
+    let copied = Command::new("install").args(["-m", "0755"]).arg(from).arg(to).output().expect("install");
+    assert!(copied.status.success(), "cannot copy {}: {copied:?}", from.display());
 }
 
 /// The ordinary user that root may run tests as: `AI_JAIL_TEST_USER`, or the first of the machine's users.

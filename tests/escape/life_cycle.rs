@@ -219,10 +219,7 @@ fn hostile_circumstances_make_no_difference() {
     let env = TestEnv::new();
     let jail = env!("CARGO_BIN_EXE_ai-jail");
     let table = [
-        (
-            "a umask that forbids everything",
-            format!("umask 0777; exec {jail} -q -- sh -c 'echo x > f1 && cat f1'"),
-        ),
+        ("a umask that forbids everything", format!("umask 0777; exec {jail} -q -- echo x")),
         (
             "a umask that allows everything",
             format!("umask 0; exec {jail} -q -- sh -c 'echo x > f2 && cat f2'"),
@@ -234,10 +231,6 @@ fn hostile_circumstances_make_no_difference() {
     ];
     for (claim, script) in table {
         let output = output_of(env.command("sh").args(["-c", &script]), DEADLINE);
-        if claim == "a umask that forbids everything" {
-            assert!(!output.timed_out && output.code() != 101, "{claim}: {output:#?}");
-            continue;
-        }
         assert_eq!(output.ok(), "x\n", "{claim}: {output:#?}");
     }
 }
