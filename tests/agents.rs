@@ -8,7 +8,7 @@ mod common;
 use std::time::Duration;
 
 use common::servers::{ConnectProxy, GREETING, TestCa, TlsServer, anthropic, openai};
-use common::{Output, TestEnv, agents, output_of};
+use common::{Output, SYSTEM_PATH, TestEnv, agents, output_of};
 
 /// An agent takes seconds to start on a loaded machine.
 const AGENT_DEADLINE: Duration = Duration::from_secs(120);
@@ -63,9 +63,7 @@ impl Agent {
         install.copy_into(&env, self.command, self.package);
         let ca_file = ca.write_to(env.root());
         let bin = env.home().join(".local/bin");
-        let env = env
-            .var("SSL_CERT_FILE", &ca_file)
-            .path(&format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display()));
+        let env = env.var("SSL_CERT_FILE", &ca_file).path(&format!("{}:{SYSTEM_PATH}", bin.display()));
 
         let proxy = ConnectProxy::start(&[&server]);
         let mut control = env.command(self.command);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DEADLINE, Feature, TestEnv, missing, output_of};
+use common::{DEADLINE, Feature, SYSTEM_PATH, TestEnv, missing, output_of};
 
 /// Arguments that must be refused before anything runs, and a word that the one error line must hold.
 const WRONG: &[(&str, &[&str], &str)] = &[
@@ -110,7 +110,7 @@ fn a_bwrap_that_others_could_replace_is_refused_or_passed_over() {
     let bin = env.root().join("bin");
     // Writable by others as well, so that it is refused even when root runs the tests.
     output_of(env.command("chmod").args(["-R", "a+w"]).arg(&bin), DEADLINE).ok();
-    let env = env.path(&format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display()));
+    let env = env.path(&format!("{}:{SYSTEM_PATH}", bin.display()));
     let output = env.jail(["--", "echo", "ran"]);
     assert!(!marker.exists(), "a bwrap from a writable directory was started: {output:#?}");
     assert!(output.code() == 125 || output.stdout == "ran\n", "{output:#?}");

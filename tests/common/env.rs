@@ -11,6 +11,9 @@ use std::time::Duration;
 use super::run::{DEADLINE, Output, Running, output_of, start};
 use super::{Answer, probe_path};
 
+/// Where the system keeps its programs. The administrator's ones are needed by controls that root makes.
+pub const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// An ordinary user's ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ids {
@@ -56,7 +59,7 @@ impl TestEnv {
             .permissions(fs::Permissions::from_mode(0o755))
             .tempdir()
             .expect("a temporary directory");
-        let env = Self { root, ids, path: "/usr/local/bin:/usr/bin:/bin".into(), extra: Vec::new() };
+        let env = Self { root, ids, path: SYSTEM_PATH.into(), extra: Vec::new() };
         let project = env.root.path().join(project);
         for directory in [&env.home(), &project, &env.home().join(".config"), &env.run_dir()] {
             fs::DirBuilder::new().mode(0o700).recursive(true).create(directory).expect("mkdir");

@@ -24,7 +24,7 @@ mod run;
 pub mod servers;
 
 pub use agents::{AgentInstall, agents};
-pub use env::TestEnv;
+pub use env::{SYSTEM_PATH, TestEnv};
 pub use git::Git;
 pub use probe::{Answer, probe_path};
 pub use pty::Terminal;
