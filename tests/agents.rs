@@ -3,6 +3,8 @@
 //! The agents come from their npm packages. Each is first run outside through a plain proxy, which shows that
 //! the servers say enough for it to answer.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test reports a broken assumption by a panic")]
+
 mod common;
 
 use std::time::Duration;

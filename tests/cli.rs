@@ -1,5 +1,7 @@
 //! The command line: wrong input, exit statuses, `--dry-run`.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test reports a broken assumption by a panic")]
+
 mod common;
 
 use common::{DEADLINE, Feature, SYSTEM_PATH, TestEnv, missing, output_of};

@@ -1,5 +1,7 @@
 //! Git inside the jail: everyday work goes on, and nothing of ours is left in the repository.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test reports a broken assumption by a panic")]
+
 mod common;
 
 use common::{Git, Output, TestEnv};

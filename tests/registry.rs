@@ -2,6 +2,8 @@
 //!
 //! A registry that does not answer outside is reported, and is a failure under CI.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test reports a broken assumption by a panic")]
+
 mod common;
 
 use std::net::{IpAddr, ToSocketAddrs};

@@ -3,6 +3,8 @@
 //! Every attempt is made twice: outside, where it must succeed (else it proves nothing), and inside, where it
 //! must fail. Where a control cannot be made on a machine, the test says so by name.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test reports a broken assumption by a panic")]
+
 #[path = "../common/mod.rs"]
 mod common;
 

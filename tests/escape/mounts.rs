@@ -46,7 +46,6 @@ const FILES: &[Attempt] = &[
     root("writing to the system", "touch /usr/ai-jail-test && rm /usr/ai-jail-test"),
     root("writing to /etc", "touch /etc/ai-jail-test && rm /etc/ai-jail-test"),
     root("core_pattern", ": >> /proc/sys/kernel/core_pattern"),
-    root("sysrq-trigger", ": >> /proc/sysrq-trigger"),
     root("the OOM killer's order of all", ": >> /proc/sys/vm/panic_on_oom"),
     root("the host's name", ": >> /proc/sys/kernel/hostname"),
     root("the shadow file", "cat /etc/shadow"),
