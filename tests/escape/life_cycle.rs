@@ -1,0 +1,261 @@
+//! However the jail ends, nothing of it stays; and it never runs unguarded, whenever it is killed.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::common::{DEADLINE, Output, Running, Terminal, TestEnv, eventually, output_of};
+use super::unique;
+
+/// After this time nothing of a killed jail may be left. Generous for loaded machines; usually it takes
+/// milliseconds.
+const GONE: Duration = Duration::from_secs(10);
+
+/// The command: it records what guards it, then waits. Each line is written whole.
+const RECORD: &str = "grep -E '^(Seccomp|NoNewPrivs|CapEff):' /proc/self/status > \"$1.tmp\"; \
+    tail -n +3 /proc/net/dev | cut -d: -f1 | sed 's/^ */device /' >> \"$1.tmp\"; mv \"$1.tmp\" \"$1\"; \
+    while :; do sleep 1; done";
+
+#[test]
+fn a_supervisor_killed_at_any_moment_leaves_nothing_and_nothing_ran_unguarded() {
+    let delays: Vec<Duration> = (0..200)
+        .map(|step| Duration::from_micros(step * 100))
+        .chain((1..=50).map(|step| Duration::from_millis(20 + step * 10)))
+        .collect();
+    let env = TestEnv::new();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(delay) = delays.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    kill_after(&env, *delay);
+                }
+            });
+        }
+    });
+    let records: Vec<PathBuf> = fs::read_dir(env.project())
+        .expect("the project")
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_none_or(|extension| extension != "tmp"))
+        .collect();
+    assert!(!records.is_empty(), "some were killed only after they had begun");
+    for record in &records {
+        guarded(&fs::read_to_string(record).expect("a record"), record.to_str().expect("UTF-8"));
+    }
+    // A run that is left alone shows that the command does record.
+    let whole = unique("record");
+    let jail = env.jail_running(["-q", "--", "sh", "-c", RECORD, "sh", &whole]);
+    assert!(eventually(DEADLINE, || env.project().join(&whole).exists()), "the command records");
+    guarded(&fs::read_to_string(env.project().join(&whole)).expect("a record"), &whole);
+    drop(jail);
+    nothing_is_left(&whole, Duration::ZERO);
+}
+
+#[track_caller]
+fn kill_after(env: &TestEnv, delay: Duration) {
+    let name = unique("record");
+    let begun = Instant::now();
+    let mut jail = env.jail_running(["-q", "--", "sh", "-c", RECORD, "sh", &name]);
+    std::thread::sleep(delay.saturating_sub(begun.elapsed()));
+    jail.kill();
+    nothing_is_left(&name, delay);
+    drop(jail);
+}
+
+#[track_caller]
+fn guarded(record: &str, name: &str) {
+    for line in record.lines() {
+        let good = ["Seccomp:\t2", "NoNewPrivs:\t1", "CapEff:\t0000000000000000", "device lo"];
+        assert!(good.contains(&line), "{name}: the command ran with {line:?}: {record}");
+    }
+    assert!(record.contains("Seccomp:\t2") && record.contains("device lo"), "{name}: {record}");
+}
+
+/// No process has the marker in its arguments any more.
+#[track_caller]
+fn nothing_is_left(marker: &str, delay: Duration) {
+    let mut left = Vec::new();
+    let gone = eventually(GONE, || {
+        left = processes_with(marker);
+        left.is_empty()
+    });
+    assert!(gone, "killed after {delay:?}: these are left: {left:?}");
+}
+
+/// The processes, zombies apart, whose arguments hold the marker: id and name.
+fn processes_with(marker: &str) -> Vec<(i32, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
+        let holds = |file: &str| {
+            fs::read(entry.path().join(file))
+                .is_ok_and(|bytes| bytes.windows(marker.len()).any(|window| window == marker.as_bytes()))
+        };
+        if holds("cmdline") || holds("environ") {
+            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            found.push((pid, name.trim().to_owned()));
+        }
+    }
+    found
+}
+
+/// A jail whose command waits, started and running; the marker is in the arguments of its processes.
+fn waiting_jail(env: &TestEnv) -> (Running, String) {
+    let marker = unique("waiting");
+    let script = format!("touch {marker}; while :; do sleep 1; done");
+    let jail = env.jail_running(["-q", "--env", &format!("MARKER={marker}"), "--", "sh", "-c", &script]);
+    let started = env.project().join(&marker);
+    assert!(eventually(DEADLINE, || started.exists()), "the jail starts");
+    (jail, marker)
+}
+
+#[track_caller]
+fn kill(pids: impl IntoIterator<Item = i32>, signal: rustix::process::Signal) -> usize {
+    let mut count = 0;
+    for pid in pids {
+        let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+        count += usize::from(rustix::process::kill_process(pid, signal).is_ok());
+    }
+    count
+}
+
+#[test]
+fn a_killed_command_ends_the_jail() {
+    let env = TestEnv::new();
+    let (jail, marker) = waiting_jail(&env);
+    let shells = processes_with(&marker).into_iter().filter(|(_, name)| name == "sh").map(|(pid, _)| pid);
+    assert!(kill(shells, rustix::process::Signal::KILL) > 0, "the shell was found");
+    let Output { status, timed_out, .. } = jail.finish(GONE);
+    assert!(!timed_out, "the launcher ends too");
+    use std::os::unix::process::ExitStatusExt;
+    assert_eq!(status.code().or(status.signal().map(|signal| 128 + signal)), Some(137));
+    nothing_is_left(&marker, Duration::ZERO);
+}
+
+#[test]
+fn a_killed_bwrap_ends_the_jail() {
+    let env = TestEnv::new();
+    let (jail, marker) = waiting_jail(&env);
+    let children = descendants(jail.pid() as i32);
+    let bwrap = children.iter().filter(|(_, name)| name == "bwrap").map(|(pid, _)| *pid);
+    assert!(kill(bwrap, rustix::process::Signal::KILL) > 0, "bwrap was found among {children:?}");
+    let output = jail.finish(GONE);
+    assert!(!output.timed_out && !output.status.success(), "the launcher ends too: {output:#?}");
+    nothing_is_left(&marker, Duration::ZERO);
+}
+
+#[test]
+fn every_child_of_ours_may_be_killed() {
+    let env = TestEnv::new();
+    let (jail, _) = waiting_jail(&env);
+    let count = descendants(jail.pid() as i32).len();
+    drop(jail);
+    for index in 0..count {
+        let (jail, marker) = waiting_jail(&env);
+        if let Some((pid, _)) = descendants(jail.pid() as i32).get(index) {
+            kill([*pid], rustix::process::Signal::KILL);
+        }
+        drop(jail);
+        nothing_is_left(&marker, Duration::ZERO);
+    }
+}
+
+#[test]
+fn signals_to_the_launcher_end_the_jail() {
+    use rustix::process::Signal;
+    for (signal, number) in [(Signal::TERM, 15), (Signal::INT, 2), (Signal::HUP, 1), (Signal::QUIT, 3)] {
+        let env = TestEnv::new();
+        let (jail, marker) = waiting_jail(&env);
+        kill([jail.pid() as i32], signal);
+        let output = jail.finish(GONE);
+        assert!(!output.timed_out, "{signal:?} ends the launcher");
+        assert_eq!(output.code(), 128 + number, "{signal:?}: {output:#?}");
+        nothing_is_left(&marker, Duration::ZERO);
+    }
+}
+
+#[test]
+fn a_closed_terminal_ends_the_jail() {
+    let env = TestEnv::new();
+    let marker = unique("terminal");
+    let script = format!("trap '' HUP; echo started; : {marker}; while :; do sleep 1; done");
+    let mut terminal = Terminal::jail(&env, ["--", "sh", "-c", &script]);
+    terminal.wait_for("started");
+    assert!(!processes_with(&marker).is_empty(), "the search finds the running jail");
+    terminal.hang_up();
+    assert!(terminal.wait(GONE).is_some(), "the launcher ends");
+    nothing_is_left(&marker, Duration::ZERO);
+}
+
+#[test]
+fn a_background_process_does_not_outlive_the_command() {
+    let env = TestEnv::new();
+    let marker = unique("daemon");
+    let script = format!(
+        "(setsid sh -c 'trap \"\" TERM HUP; : {marker}; while :; do sleep 1; done' >/dev/null 2>&1 &) ; exit 3"
+    );
+    let output = env.jail(["-q", "--", "sh", "-c", &script]);
+    assert_eq!(output.code(), 3, "{output:#?}");
+    nothing_is_left(&marker, Duration::ZERO);
+}
+
+#[test]
+fn two_jails_in_one_project_do_not_disturb_each_other() {
+    let env = TestEnv::new();
+    let (first, marker) = waiting_jail(&env);
+    assert_eq!(env.jail(["-q", "--", "echo", "second"]).ok(), "second\n");
+    assert!(!processes_with(&marker).is_empty(), "the first goes on");
+    let (second, other) = waiting_jail(&env);
+    drop(first);
+    nothing_is_left(&marker, Duration::ZERO);
+    assert!(!processes_with(&other).is_empty(), "the second goes on");
+    drop(second);
+    nothing_is_left(&other, Duration::ZERO);
+}
+
+#[test]
+fn hostile_circumstances_make_no_difference() {
+    let jail = env!("CARGO_BIN_EXE_ai-jail");
+    let table = [
+        ("a umask that forbids everything", format!("umask 0777; exec {jail} -q -- echo x")),
+        (
+            "a umask that allows everything",
+            format!("umask 0; exec {jail} -q -- sh -c 'echo x > f2 && cat f2'"),
+        ),
+        ("closed standard input", format!("exec {jail} -q -- sh -c 'cat; echo x' <&-")),
+        ("closed standard error", format!("exec {jail} -q -- sh -c 'echo x' 2>&-")),
+        ("few descriptors", format!("ulimit -S -n 64; exec {jail} -q -- sh -c 'echo x'")),
+        ("ignored signals", format!("trap '' PIPE CHLD TERM; exec {jail} -q -- sh -c 'echo x'")),
+    ];
+    let mut different = Vec::new();
+    for (claim, script) in table {
+        // An environment of its own each: what one leaves must not disturb the next.
+        let env = TestEnv::new();
+        let output = output_of(env.command("sh").args(["-c", &script]), DEADLINE);
+        if !output.success() || output.stdout != "x\n" {
+            different.push(format!("{claim}: {output:#?}"));
+        }
+    }
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+/// All processes below `pid`: id and name.
+fn descendants(pid: i32) -> Vec<(i32, String)> {
+    let mut found = Vec::new();
+    let mut waiting = vec![pid];
+    while let Some(parent) = waiting.pop() {
+        for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+            let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+            let Some((head, tail)) = stat.rsplit_once(')') else { continue };
+            let Some((id, name)) = head.split_once(" (") else { continue };
+            if tail.split_whitespace().nth(1) == Some(&parent.to_string()) {
+                let id = id.parse().expect("a pid");
+                found.push((id, name.to_owned()));
+                waiting.push(id);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,80 @@
+//! Attempts to leave the jail, one file per boundary. Only the built program and the probe are used.
+//!
+//! Every attempt is made twice: outside, where it must succeed (else it proves nothing), and inside, where it
+//! must fail. Where a control cannot be made on a machine, the test says so by name.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test reports a broken assumption by a panic")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod ipc;
+mod later_execution;
+mod life_cycle;
+mod missing_protection;
+mod mounts;
+mod network;
+mod regression;
+mod syscalls;
+mod terminal;
+
+use common::{Output, TestEnv};
+
+/// One attempt as a shell script: status 0 means that it got through.
+#[derive(Debug, Clone, Copy)]
+struct Attempt {
+    claim: &'static str,
+    script: &'static str,
+    control: Control,
+}
+
+/// Whether the attempt can be made outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Control {
+    /// By anybody.
+    Anybody,
+    /// By root only.
+    Root,
+}
+
+/// Makes each attempt in `env`, outside and then in a jail started with `flags`. The scripts find the directory
+/// of the test in `$ROOT`.
+#[track_caller]
+fn must_not_get_out(env: &TestEnv, flags: &[&str], attempts: &[Attempt]) {
+    let mut through = Vec::new();
+    for attempt in attempts {
+        let claim = attempt.claim;
+        let script = with_root(env, attempt.script);
+        if attempt.control == Control::Anybody || env.uid() == 0 {
+            let outside = env.outside(&script);
+            assert!(outside.success(), "control: {claim} should get through outside: {outside:#?}");
+        }
+        let inside = run_inside(env, flags, &script);
+        if inside.success() {
+            through.push(format!("{claim}: {inside:#?}"));
+        }
+    }
+    assert!(through.is_empty(), "{flags:?}: these got through:\n{}", through.join("\n"));
+}
+
+/// Runs a script in a jail started with `flags`, and makes sure that the jail came up and the script was begun.
+#[track_caller]
+fn run_inside(env: &TestEnv, flags: &[&str], script: &str) -> Output {
+    let begun = format!("echo begun; {script}");
+    let output = env.jail(flags.iter().copied().chain(["--", "sh", "-c", &begun]));
+    assert!(output.stdout.starts_with("begun"), "the jail did not start: {output:#?}");
+    output
+}
+
+/// The script with `$ROOT` set to the directory of the test.
+fn with_root(env: &TestEnv, script: &str) -> String {
+    format!("ROOT='{}'; {script}", env.root().display())
+}
+
+/// A word that occurs nowhere else on the machine.
+fn unique(prefix: &str) -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    format!("{prefix}{}x{}x{}", std::process::id(), now.as_nanos(), COUNT.fetch_add(1, Ordering::Relaxed))
+}

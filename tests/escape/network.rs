@@ -1,0 +1,219 @@
+//! The network is a list of names, with proxy variables and without.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::common::{DEADLINE, Feature, Output, TestEnv, eventually, missing};
+use super::run_inside;
+
+/// Addresses that must not exist inside. Whether they answer outside depends on the machine.
+const ADDRESSES: &[&str] = &[
+    "169.254.169.254:80",
+    "169.254.170.2:80",
+    "100.100.100.200:80",
+    "[fd00:ec2::254]:80",
+    "10.0.0.1:80",
+    "192.168.0.1:80",
+    "172.17.0.1:2375",
+    "100.64.0.1:80",
+    "8.8.8.8:443",
+    "1.1.1.1:53",
+    "[2606:4700:4700::1111]:443",
+    "[::ffff:1.1.1.1]:443",
+    "[64:ff9b::101:101]:443",
+    "224.0.0.1:80",
+    "198.19.255.254:443",
+];
+
+/// Flags under which nothing at all may be reached.
+const NOTHING: &[&[&str]] = &[&["--network", "off"], &["--profile", "strict"], &["--lockdown"], &[]];
+
+const WITHOUT_PROXY: &str =
+    "unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY no_proxy NO_PROXY";
+
+/// A TCP server that counts its connections and answers each with one line.
+struct Counter {
+    address: SocketAddr,
+    count: Arc<AtomicUsize>,
+}
+
+impl Counter {
+    fn start(address: IpAddr) -> Self {
+        let listener = TcpListener::bind((address, 0)).expect("bind");
+        let address = listener.local_addr().expect("address");
+        let count = Arc::new(AtomicUsize::new(0));
+        std::thread::spawn({
+            let count = Arc::clone(&count);
+            move || {
+                for mut stream in listener.incoming().flatten() {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    let body = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nserved";
+                    // A client may go away at any time.
+                    let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+                    let _ = stream.read(&mut [0; 1024]);
+                    let _ = stream.write_all(body);
+                }
+            }
+        });
+        Self { address, count }
+    }
+
+    fn seen(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn ports_of_the_host_do_not_exist() {
+    let env = TestEnv::new();
+    let mut servers = vec![Counter::start([127, 0, 0, 1].into())];
+    match own_address() {
+        Some(address) => servers.push(Counter::start(address)),
+        None => missing(Feature::Kernel("own-address"), "the host's own address", "it has only a loopback"),
+    }
+    for server in servers {
+        let target = server.address.to_string();
+        env.probe_outside(["tcp", &target]).must_work(&target);
+        let seen = server.seen();
+        for flags in NOTHING {
+            env.probe_with(flags, ["tcp", &target]).must_fail(&format!("{flags:?}: {target}"));
+        }
+        assert_eq!(server.seen(), seen, "{target} was connected to");
+    }
+}
+
+#[test]
+fn datagrams_have_no_way_out() {
+    let env = TestEnv::new();
+    let address = own_address().unwrap_or_else(|| [127, 0, 0, 1].into());
+    let socket = UdpSocket::bind((address, 0)).expect("bind");
+    let target = socket.local_addr().expect("address").to_string();
+    let received = Arc::new(AtomicUsize::new(0));
+    std::thread::spawn({
+        let received = Arc::clone(&received);
+        move || {
+            let mut buffer = [0; 512];
+            while let Ok((count, peer)) = socket.recv_from(&mut buffer) {
+                received.fetch_add(1, Ordering::SeqCst);
+                let _ = socket.send_to(&answer_to(&buffer[..count]), peer);
+            }
+        }
+    });
+    env.probe_outside(["udp", &target]).must_work("a datagram");
+    env.probe_outside(["dns", &target, "data.example.com"]).must_work("a name server");
+    let seen = received.load(Ordering::SeqCst);
+    env.probe_inside(["udp", &target]).must_fail("a datagram");
+    env.probe_inside(["dns", &target, "data.example.com"]).must_fail("a name server of the agent's choice");
+    assert_eq!(received.load(Ordering::SeqCst), seen, "a datagram came out of the jail");
+    if env.probe_outside(["ping", "127.0.0.1"]).ok {
+        env.probe_inside(["ping", &address.to_string()]).must_fail("an ICMP echo to the host");
+    } else {
+        missing(Feature::Kernel("ping-sockets"), "ICMP", "ping sockets are switched off for this user");
+    }
+}
+
+#[test]
+fn literal_addresses_are_refused_and_promptly() {
+    let env = TestEnv::new();
+    let begun = Instant::now();
+    for target in ADDRESSES {
+        env.probe_inside(["tcp", target]).must_fail(target);
+    }
+    let each = begun.elapsed() / ADDRESSES.len() as u32;
+    assert!(each < Duration::from_secs(3), "a refusal took {each:?}: it must not hang");
+}
+
+#[test]
+fn names_that_are_not_allowed_do_not_exist() {
+    let env = TestEnv::new();
+    let lookup = |name: &str| format!("{WITHOUT_PROXY}; getent hosts {name} || getent ahosts {name}");
+    for flags in NOTHING {
+        for name in
+            ["example.com", "c2VjcmV0.data.example.com", "localhost.example.com", "metadata.google.internal"]
+        {
+            let inside = run_inside(&env, flags, &lookup(name));
+            assert!(!inside.success(), "{flags:?}: {name} resolves: {inside:#?}");
+        }
+    }
+    let flags = ["--allow-host", "allowed.example.com"];
+    let allowed = run_inside(&env, &flags, &lookup("allowed.example.com"));
+    assert!(allowed.success(), "an allowed name is answered, without asking anybody: {allowed:#?}");
+    let other = run_inside(&env, &flags, &lookup("other.example.com"));
+    assert!(!other.success(), "another is not: {other:#?}");
+    let below = run_inside(&env, &flags, &lookup("data.allowed.example.com"));
+    assert!(!below.success(), "nor what is below it: {below:#?}");
+}
+
+#[test]
+fn the_policy_is_the_same_with_and_without_proxy_variables() {
+    let env = TestEnv::new();
+    let server = Counter::start([127, 0, 0, 1].into());
+    let resolve = format!("--resolve=allowed.example.com=127.0.0.1:{}", server.address.port());
+    let other = format!("--resolve=other.example.com=127.0.0.1:{}", server.address.port());
+    let flags = ["--allow-host", "allowed.example.com", &resolve, &other];
+    let fetch = |host: &str| {
+        format!(
+            "python3 -c \"import urllib.request as u; print(u.urlopen('http://{host}/', timeout=10).read().decode())\""
+        )
+    };
+    for setting in ["true", WITHOUT_PROXY, "export NO_PROXY='*' no_proxy='*'"] {
+        let seen = server.seen();
+        let allowed = run_inside(&env, &flags, &format!("{setting}; {}", fetch("allowed.example.com")));
+        assert!(allowed.success() && allowed.stdout.contains("served"), "{setting}: {allowed:#?}");
+        assert_eq!(server.seen(), seen + 1, "{setting}: the server was reached");
+        let refused = run_inside(&env, &flags, &format!("{setting}; {}", fetch("other.example.com")));
+        assert!(!refused.success(), "{setting}: --resolve does not allow a host: {refused:#?}");
+        assert_eq!(server.seen(), seen + 1, "{setting}: the server was not reached");
+    }
+}
+
+#[test]
+fn a_refusal_says_what_would_allow_it() {
+    let env = TestEnv::new();
+    let script = "python3 - <<'END'\nimport http.client\nc = http.client.HTTPConnection('127.0.0.1', 3128, timeout=10)\n\
+                  c.request('GET', 'http://refused.example.com/')\nr = c.getresponse()\n\
+                  print(r.status, r.getheader('X-AI-Jail-Denied') is not None)\nprint(r.read().decode())\nEND";
+    let inside = run_inside(&env, &[], script);
+    let text = inside.ok();
+    assert!(text.contains("403 True"), "{text}");
+    assert!(text.contains("refused.example.com") && text.contains("--allow-host"), "{text}");
+}
+
+#[test]
+fn a_killed_supervisor_opens_no_way_out() {
+    let env = TestEnv::new();
+    let server = Counter::start([127, 0, 0, 1].into());
+    let target = server.address.to_string();
+    env.probe();
+    let script = format!(
+        "touch started; while :; do ./probe tcp {target}; ./probe tcp 127.0.0.1:3128; sleep 0.02; done"
+    );
+    let mut jail = env.jail_running(["--", "sh", "-c", &script]);
+    let started = env.project().join("started");
+    assert!(eventually(DEADLINE, || started.exists()), "the jail starts");
+    jail.kill();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(server.seen(), 0, "a connection came out");
+    let Output { .. } = jail.finish(DEADLINE);
+}
+
+/// An address of this machine other than loopback's, found without sending anything.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_loopback() && !address.is_unspecified())
+}
+
+/// A DNS response with one address, or an echo of what is no query.
+fn answer_to(query: &[u8]) -> Vec<u8> {
+    let mut response = query.to_vec();
+    if query.len() > 12 {
+        response[2] |= 0x80;
+        response[7] = 1;
+        response.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1]);
+    }
+    response
+}

@@ -1,0 +1,157 @@
+//! The terminal is output only, and is left as it was found.
+
+use std::time::Duration;
+
+use super::common::{Terminal, TestEnv};
+
+const WAIT: Duration = Duration::from_secs(30);
+
+#[test]
+fn the_terminal_inside_is_not_the_users() {
+    let env = TestEnv::new();
+    let script = "for f in /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 /dev/tty; do stat -L -c 'is %d:%r' $f; done; tty; echo end";
+    let mut outside = Terminal::outside(&env, ["sh", "-c", script]);
+    outside.wait(WAIT);
+    let mut inside = Terminal::jail(&env, ["-q", "--", "sh", "-c", script]);
+    inside.wait_for("end");
+    assert_eq!(inside.wait(WAIT), Some(0));
+    let terminals = |terminal: &Terminal| {
+        String::from_utf8_lossy(&terminal.raw())
+            .lines()
+            .filter(|line| line.starts_with("is "))
+            .take(3)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let (outside, inside) = (terminals(&outside), terminals(&inside));
+    assert_eq!((outside.len(), inside.len()), (3, 3), "{outside:?} {inside:?}");
+    assert!(inside.iter().all(|line| !outside.contains(line)), "outside {outside:?}, inside {inside:?}");
+}
+
+#[test]
+fn descriptors_of_the_users_terminal_do_not_enter() {
+    let env = TestEnv::new();
+    env.probe();
+    let mut inside = Terminal::jail(&env, ["-q", "--", "./probe", "fds"]);
+    assert_eq!(inside.wait(WAIT), Some(0), "{}", inside.screen());
+    inside.wait_for("\"open\"");
+    let text = String::from_utf8_lossy(&inside.raw()).into_owned();
+    let line = text.lines().find(|line| line.starts_with('{')).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(line.trim()).expect("JSON");
+    let open = report["open"].as_object().expect("descriptors");
+    assert_eq!(open.keys().map(String::as_str).collect::<Vec<_>>(), ["0", "1", "2"], "{report}");
+}
+
+#[test]
+fn the_clipboard_cannot_be_written_by_any_stream() {
+    let env = TestEnv::new();
+    let osc52 = "\\033]52;c;aGVsbG8=\\007";
+    let split = format!(
+        "printf '\\033]5'; sleep 0.1; printf '2;c;aGVsbG8=\\033\\\\'; printf '{osc52}' >&2; printf '{osc52}' > /dev/tty; printf '{osc52}'; printf '\\302\\2355'; printf '2;c;aGVsbG8=\\007'; echo end"
+    );
+    let found = |terminal: &Terminal| terminal.raw().windows(4).any(|window| window == b"]52;");
+    let outside = Terminal::outside(&env, ["sh", "-c", &split]);
+    outside.wait_for("end");
+    assert!(found(&outside), "control: it passes outside");
+    let mut inside = Terminal::jail(&env, ["-q", "--", "sh", "-c", &split]);
+    inside.wait_for("end");
+    assert_eq!(inside.wait(WAIT), Some(0));
+    assert!(!found(&inside), "it came through: {:?}", String::from_utf8_lossy(&inside.raw()));
+    let controls = inside.raw().iter().filter(|byte| **byte == 0x1b || (0x80..0xa0).contains(*byte)).count();
+    assert_eq!(controls, 0, "{:?}", String::from_utf8_lossy(&inside.raw()));
+}
+
+#[test]
+fn a_stream_that_is_a_terminal_is_filtered_when_the_others_are_not() {
+    let env = TestEnv::new();
+    env.probe();
+    let jail = env!("CARGO_BIN_EXE_ai-jail");
+    for streams in ["</dev/null", "| cat", "2>/dev/null", "</dev/null 2>/dev/null"] {
+        let inner = "printf \"\\033]52;c;aGk=\\007\" > /dev/tty; printf \"\\033]52;c;aGk=\\007\" >&2; printf \"\\033]52;c;aGk=\\007\"";
+        let script =
+            format!("{jail} -q -- sh -c '({inner}) 2>/dev/null; {inner}; true' {streams} | cat -v; echo end");
+        let script = if streams == "| cat" { script } else { script.replace(" | cat -v", "") };
+        let terminal = Terminal::outside(&env, ["sh", "-c", &script]);
+        terminal.wait_for("end");
+        let raw = terminal.raw();
+        assert!(
+            !raw.windows(5).any(|window| window == b"\x1b]52;"),
+            "{streams}: {:?}",
+            String::from_utf8_lossy(&raw)
+        );
+    }
+}
+
+#[test]
+fn the_window_size_is_right_at_the_start_and_after_a_resize() {
+    let env = TestEnv::new();
+    let script = "stty size; trap 'echo now $(stty size)' WINCH; echo ready; while :; do sleep 0.05; done";
+    let mut terminal = Terminal::jail(&env, ["-q", "--", "sh", "-c", script]);
+    terminal.wait_for("24 80");
+    terminal.wait_for("ready");
+    terminal.resize(33, 101);
+    terminal.wait_for("now 33 101");
+    terminal.send("\x03");
+    assert_eq!(terminal.wait(WAIT), Some(130), "Ctrl-C ends the command: {}", terminal.screen());
+}
+
+#[test]
+fn keys_arrive_and_the_terminal_is_left_as_it_was_found() {
+    let env = TestEnv::new();
+    for ending in [
+        "exit 7",
+        "kill -KILL $$",
+        "stty raw -echo; printf '\\033[?1049h\\033[?25l\\033[?1000h\\033[?2004h'; kill -SEGV $$",
+    ] {
+        let script = format!("echo ready; read line; echo got $line; {ending}");
+        let mut terminal = Terminal::jail(&env, ["-q", "--", "sh", "-c", &script]);
+        terminal.wait_for("ready");
+        terminal.send("typed\r");
+        terminal.wait_for("got typed");
+        assert!(terminal.wait(WAIT).is_some(), "{ending}: the jail ends");
+        let modes = terminal.modes();
+        assert!(modes.local_modes.contains(rustix::termios::LocalModes::ICANON), "{ending}: cooked mode");
+        assert!(modes.local_modes.contains(rustix::termios::LocalModes::ECHO), "{ending}: echo");
+        let raw = String::from_utf8_lossy(&terminal.raw()).into_owned();
+        if ending.starts_with("stty") {
+            for (on, off) in [
+                ("\x1b[?1049h", "\x1b[?1049l"),
+                ("\x1b[?25l", "\x1b[?25h"),
+                ("\x1b[?1000h", "\x1b[?1000l"),
+                ("\x1b[?2004h", "\x1b[?2004l"),
+            ] {
+                let (on_at, off_at) = (raw.rfind(on), raw.rfind(off));
+                assert!(on_at.is_some() && off_at > on_at, "{on:?} is switched off again: {raw:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ctrl_z_stops_and_fg_continues() {
+    let env = TestEnv::new();
+    let mut shell = Terminal::outside(&env, ["bash", "--norc", "--noprofile", "-i"]);
+    shell.send("PS1='prompt> '\r");
+    shell.wait_for("prompt> ");
+    let jail = env!("CARGO_BIN_EXE_ai-jail");
+    shell.send(format!("{jail} -q -- sh -c 'echo up; read x; echo got $x'\r"));
+    shell.wait_for("up\r\n");
+    shell.send("\x1a");
+    shell.wait_for("Stopped");
+    shell.send("fg\r");
+    std::thread::sleep(Duration::from_millis(300));
+    shell.send("word\r");
+    shell.wait_for("got word");
+}
+
+#[test]
+fn a_stop_signal_from_inside_stops_nothing_for_good() {
+    let env = TestEnv::new();
+    let mut shell = Terminal::outside(&env, ["bash", "--norc", "--noprofile", "-i"]);
+    let jail = env!("CARGO_BIN_EXE_ai-jail");
+    shell.send(format!("{jail} -q -- sh -c 'echo up; kill -TSTP 0; echo resumed'; echo over $?\r"));
+    shell.wait_for("up\r\n");
+    std::thread::sleep(Duration::from_millis(500));
+    shell.send("\rfg\r");
+    shell.wait_for("resumed");
+}
