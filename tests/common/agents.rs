@@ -85,6 +85,7 @@ fn install() -> Result<AgentInstall, String> {
     if !output.success() {
         return Err(format!("npm install failed: {}", output.stderr.trim()));
     }
+    let _ = std::fs::remove_dir_all(cache.join("npm"));
     let _ = Command::new("chmod").args(["-R", "a+rX"]).arg(&cache).status();
     std::fs::write(&complete, "").map_err(|error| error.to_string())?;
     Ok(AgentInstall { prefix })

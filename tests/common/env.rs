@@ -257,6 +257,15 @@ impl TestEnv {
     }
 }
 
+impl Drop for TestEnv {
+    /// The directory goes with its `TempDir`; what a test made inaccessible is opened before.
+    fn drop(&mut self) {
+        if fs::remove_dir_all(self.root.path()).is_err() {
+            let _ = Command::new("chmod").args(["-R", "u+rwX"]).arg(self.root.path()).output();
+        }
+    }
+}
+
 /// Copies a program by another process: a descriptor that is open for writing here, and inherited by whatever
 /// another test forks at this moment, would make the kernel answer "text file busy" to whoever starts the copy.
 fn copy_executable(from: &Path, to: &Path) {
