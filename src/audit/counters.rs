@@ -8,7 +8,7 @@ use super::event::{Event, Note, NoteKind, TerminalDrops, Totals, Verdict, bounde
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     totals: Totals,
-    denied: BTreeMap<(String, u16), u64>,
+    denied: BTreeMap<(String, u16), Denied>,
     stripped: BTreeMap<String, u64>,
     guarded: Vec<String>,
 }
@@ -25,7 +25,11 @@ impl Counters {
                 let key = (bounded(&decision.host), decision.port);
                 // Beyond the bound a new host counts in the total only.
                 if self.denied.len() < MAX_HOSTS || self.denied.contains_key(&key) {
-                    *self.denied.entry(key).or_default() += decision.count;
+                    let denied = self.denied.entry(key).or_default();
+                    denied.count += decision.count;
+                    if let Some(reason) = &decision.reason {
+                        denied.reason = bounded(reason.trim_start_matches("ai-jail: "));
+                    }
                 }
             }
             Event::Terminal(TerminalDrops { dropped }) => {
@@ -44,6 +48,19 @@ impl Counters {
         }
     }
 
+    /// Few targets are told with their reasons, many as a list.
+    fn denials(&self) -> Vec<String> {
+        if self.denied.len() <= TOLD_SINGLY && self.denied.values().all(|denied| !denied.reason.is_empty()) {
+            let line =
+                |denied: &Denied| format!("denied {}: {}", times(denied.count, "connection"), denied.reason);
+            return self.denied.values().map(line).collect();
+        }
+        let hosts =
+            most(self.denied.iter().map(|((host, port), denied)| (target(host, *port), denied.count)));
+        let all = times(self.totals.denied, "connection");
+        vec![format!("denied {all}: {hosts}; allow one with --allow-host")]
+    }
+
     /// The sums for the end record.
     pub fn totals(&self) -> Totals {
         self.totals
@@ -58,11 +75,7 @@ impl Counters {
             [first, ..] => lines.push(format!("{first}; and {} more, see the log", self.totals.guarded - 1)),
         }
         if self.totals.denied > 0 {
-            let hosts = most(self.denied.iter().map(|((host, port), count)| (target(host, *port), *count)));
-            lines.push(format!(
-                "denied {}: {hosts}; allow one with --allow-host",
-                times(self.totals.denied, "connection")
-            ));
+            lines.extend(self.denials());
         }
         if self.totals.stripped > 0 {
             let classes = most(self.stripped.iter().map(|(class, count)| (class.clone(), *count)));
@@ -70,6 +83,14 @@ impl Counters {
         }
         lines
     }
+}
+
+/// Denials of one target.
+#[derive(Debug, Clone, Default)]
+struct Denied {
+    count: u64,
+    /// The last line that the jail was told: it names the rule and the flag that would allow it.
+    reason: String,
 }
 
 /// A question for a name has no port.
@@ -94,6 +115,8 @@ fn times(count: u64, what: &str) -> String {
 }
 
 const SHOWN: usize = 5;
+
+const TOLD_SINGLY: usize = 3;
 
 const MAX_HOSTS: usize = 1000;
 

@@ -31,6 +31,7 @@ pub const FIRST_DESCRIPTOR: i32 = 100;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
     /// The checked path of bubblewrap.
+    #[serde(with = "crate::plan::raw")]
     pub bwrap: PathBuf,
     /// Arguments on its command line (the rest is behind `--args`).
     pub bwrap_arguments: Vec<String>,

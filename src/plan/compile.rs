@@ -11,7 +11,7 @@ use crate::plan::inner::{InnerLandlock, InnerSpec, InnerTerminal, Resource, Rlim
 use crate::plan::mounts::{Mounts, STAGING, writable};
 use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp};
 use crate::plan::seccomp::Arch;
-use crate::plan::{CgroupLimits, NetworkPlan, Plan, seccomp};
+use crate::plan::{CgroupLimits, NetworkPlan, Plan, proc, seccomp};
 use crate::policy::{NetworkRule, Policy, ProcView, Trust};
 
 /// Where the in-jail stage is found inside; nothing can be written there.
@@ -55,6 +55,9 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
     operations.push(BwrapOp::RemountReadOnly("/".into()));
     let operations = [parents(&operations), operations].concat();
     let mut door = mounts.door;
+    if policy.proc_view == ProcView::Own {
+        door.extend(proc::operations());
+    }
     if policy.landlock_abi.is_none() {
         // Landlock keeps pid 1, which is bubblewrap, out of the command's reach; without it its entries are covered.
         door.push(DoorOp::Hide { root: "/proc".into(), below: "1".into() });

@@ -64,6 +64,7 @@ pub enum InnerLandlock {
         /// The ABI that `host` found; the domain is built for it exactly and must be fully enforced.
         abi: i32,
         /// Existing paths in the jail, files or directories.
+        #[serde(with = "crate::plan::raw::list")]
         writable: Vec<PathBuf>,
     },
 }

@@ -5,6 +5,8 @@ pub mod compile;
 pub mod inner;
 pub mod mounts;
 pub mod operation;
+pub mod proc;
+pub mod raw;
 pub mod seccomp;
 pub mod show;
 

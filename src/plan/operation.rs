@@ -115,6 +115,7 @@ pub enum DoorOp {
     /// The mount at `path` must be the object that was opened before the launch.
     Verify {
         /// An absolute path in the jail.
+        #[serde(with = "crate::plan::raw")]
         path: PathBuf,
         /// Which of the checked sources it must be.
         source: usize,
@@ -122,10 +123,13 @@ pub enum DoorOp {
     /// Moves a staged mount to its place inside a tree that others can change.
     Place {
         /// The staged mount.
+        #[serde(with = "crate::plan::raw")]
         staged: PathBuf,
         /// The root of the mount that holds the destination.
+        #[serde(with = "crate::plan::raw")]
         root: PathBuf,
         /// The destination below it.
+        #[serde(with = "crate::plan::raw")]
         below: PathBuf,
         /// Whether a missing mount point is made (only in directories of ours).
         missing: Missing,
@@ -135,8 +139,10 @@ pub enum DoorOp {
     /// Binds a path onto itself.
     Pin {
         /// The root of the mount that holds it.
+        #[serde(with = "crate::plan::raw")]
         root: PathBuf,
         /// The path below it.
+        #[serde(with = "crate::plan::raw")]
         below: PathBuf,
         /// Read-only for a protected path; writable only against renaming.
         access: Access,
@@ -144,8 +150,19 @@ pub enum DoorOp {
     /// Covers a path by something empty that cannot be written.
     Hide {
         /// The root of the mount that holds it.
+        #[serde(with = "crate::plan::raw")]
         root: PathBuf,
         /// The path below it.
+        #[serde(with = "crate::plan::raw")]
+        below: PathBuf,
+    },
+    /// Makes a path read-only, if there is one.
+    Seal {
+        /// The root of the mount that holds it.
+        #[serde(with = "crate::plan::raw")]
+        root: PathBuf,
+        /// The path below it.
+        #[serde(with = "crate::plan::raw")]
         below: PathBuf,
     },
 }

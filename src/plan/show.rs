@@ -166,6 +166,7 @@ fn door(operation: &DoorOp) -> String {
         DoorOp::Pin { root, below, access: how } => {
             format!("pin {} {}", access(*how), path(&root.join(below)))
         }
+        DoorOp::Seal { root, below } => format!("seal ro {}", path(&root.join(below))),
         DoorOp::Hide { root, below } => format!("hide {}", path(&root.join(below))),
     }
 }

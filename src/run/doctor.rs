@@ -19,6 +19,7 @@ use crate::launch::protocol::{LISTENERS, Reply, Request as Ask};
 use crate::launch::start::start;
 use crate::report;
 use crate::sanitize::escape;
+use crate::sys::process::own_umask;
 use crate::terminal::{Stream, Streams};
 
 use super::prepare::{Request, prepare};
@@ -95,7 +96,8 @@ fn trial() -> Result<()> {
         ..RunOptions::default()
     };
     let keeper = Keeper::start()?;
-    let prepared = prepare(&Request { options: &options, command: &[OsString::from("true")] })?;
+    let prepared =
+        prepare(&Request { options: &options, command: &[OsString::from("true")], umask: own_umask() })?;
     let streams = Streams { stdin: Stream::Other, stdout: Stream::Other, stderr: Stream::Other };
     let held = start(&keeper, &prepared.plan, &prepared.data, &streams, None)?;
     if held.listeners.len() != LISTENERS {

@@ -9,6 +9,7 @@ use crate::plan::show;
 use crate::policy::explain::{Answer, explain as answer, is_path};
 use crate::report;
 use crate::sanitize::escape;
+use crate::sys::process::own_umask;
 
 use super::prepare::{Prepared, Request, prepare};
 
@@ -19,7 +20,7 @@ const ANY_COMMAND: &str = "sh";
 pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
     let any = [OsString::from(ANY_COMMAND)];
     let command = if arguments.command.is_empty() { &any[..] } else { &arguments.command };
-    let prepared = prepare(&Request { options: &arguments.options, command })?;
+    let prepared = prepare(&Request { options: &arguments.options, command, umask: own_umask() })?;
     if arguments.targets.is_empty() {
         let Prepared { policy, plan, .. } = &prepared;
         return match arguments.json {

@@ -13,15 +13,17 @@ use crate::error::{Error, Kind, Result};
 use crate::launch::keeper::Keeper;
 use crate::plan::show;
 use crate::report::{self, Reporter};
+use crate::sys::process::own_umask;
 
 use self::prepare::{Request, prepare};
 
 /// Runs the command in a jail, or shows with `--dry-run` what that would mean. Returns the exit status.
 pub fn run(arguments: &RunArgs) -> Result<u8> {
     refuse_nesting()?;
+    let umask = own_umask();
     // Started before anything is read, so that it is ready when the plan is.
     let keeper = if arguments.dry_run { None } else { Some(Keeper::start()?) };
-    let prepared = prepare(&Request { options: &arguments.options, command: &arguments.command })
+    let prepared = prepare(&Request { options: &arguments.options, command: &arguments.command, umask })
         .map_err(doctor::machine)?;
     match keeper {
         Some(keeper) => session::run(keeper, &prepared, &Reporter::new(arguments.loudness.verbosity())),

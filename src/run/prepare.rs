@@ -27,6 +27,8 @@ const MANAGED: &str = "/etc/ai-jail/managed.toml";
 pub(super) struct Request<'a> {
     pub(super) options: &'a RunOptions,
     pub(super) command: &'a [OsString],
+    /// The umask of the launcher, which the command gets.
+    pub(super) umask: u32,
 }
 
 /// A policy and its plan, and where our own things are.
@@ -83,7 +85,7 @@ pub(super) fn prepare(request: &Request<'_>) -> Result<Prepared> {
                 .because("the table of system calls knows x86_64 and aarch64")
         })?,
         terminal: if any_terminal { InnerTerminal::Foreground } else { InnerTerminal::None },
-        umask: crate::sys::process::umask(),
+        umask: request.umask,
     };
     let plan = compile(&policy, &context)?;
     Ok(Prepared {

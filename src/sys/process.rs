@@ -33,9 +33,8 @@ pub fn reset_signal_dispositions() {
     }
 }
 
-/// The file mode creation mask of this process. Reading it means setting it; no other thread may make files meanwhile.
-pub fn umask() -> u32 {
-    let mask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(mask);
-    mask.bits()
+/// Gives this process the file mode creation mask 0077, so that a hostile one does not decide about our own files, and
+/// returns the one it had.
+pub fn own_umask() -> u32 {
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO).bits()
 }

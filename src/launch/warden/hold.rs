@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -39,6 +40,7 @@ pub(super) fn start(
     descriptors: Vec<OwnedFd>,
     reaper: &mut Reaper,
 ) -> Result<Option<Held>, Failure> {
+    let few = raise_open_files(descriptors.len())?;
     let numbered = number(descriptors)?;
     let at = |position: usize| {
         numbered.get(position).ok_or_else(|| {
@@ -70,6 +72,8 @@ pub(super) fn start(
             || order.standard[..2].contains(&position);
         fcntl_setfd(descriptor, if ours { FdFlags::CLOEXEC } else { FdFlags::empty() })?;
     }
+    // The jail has the launcher's limit again; what is open already stays open.
+    setrlimit(Resource::RLIMIT_NOFILE, few.0, few.1).map_err(io::Error::from)?;
     let child = command
         .spawn()
         .map_err(|error| Failure::new(format!("cannot start {}", order.bwrap.display()), error))?;
@@ -99,6 +103,18 @@ pub(super) fn open(door: Option<&OwnedFd>) -> Result<(), Failure> {
     };
     rustix::io::write(door, b"g").map_err(|error| Failure::new("cannot open the jail's door", error))?;
     Ok(())
+}
+
+/// Raises the soft limit of open files so that the descriptors can have their numbers. Returns the limits as they were.
+fn raise_open_files(count: usize) -> Result<(u64, u64), Failure> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(io::Error::from)?;
+    let needed = u64::try_from(FIRST_DESCRIPTOR).unwrap_or(u64::MAX).saturating_add(count as u64 + 16);
+    if hard < needed {
+        let why = format!("the hard limit of open files is {hard}, and {needed} are needed (ulimit -Hn)");
+        return Err(Failure::new("the jail could not be set up", why));
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, soft.max(needed), hard).map_err(io::Error::from)?;
+    Ok((soft, hard))
 }
 
 /// Gives the descriptors the numbers that the arguments of bubblewrap speak of.

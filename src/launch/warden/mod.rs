@@ -41,6 +41,7 @@ fn run(socket: OwnedFd) -> ExitCode {
     if SigSet::all().thread_block().is_err() {
         return ExitCode::from(125);
     }
+    crate::sys::process::own_umask();
     match serve(socket.as_fd()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

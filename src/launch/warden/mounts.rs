@@ -48,6 +48,7 @@ pub(super) fn finish(
                 place(staged, &Place { root, below }, *missing, *access, &mut notes)?
             }
             DoorOp::Pin { root, below, access } => pin(&Place { root, below }, *access)?,
+            DoorOp::Seal { root, below } => seal(&Place { root, below })?,
             DoorOp::Hide { root, below } => hide(&Place { root, below }, &empty)?,
         }
     }
@@ -243,6 +244,14 @@ fn move_aside(
         format!("{} blocks a mount point", place.path().display()),
         "too many names were moved aside before",
     ))
+}
+
+/// A path of the kernel's own, made read-only where there is one.
+fn seal(place: &Place<'_>) -> Result<(), Failure> {
+    match place.open() {
+        Err(Errno::NOENT) => Ok(()),
+        _ => pin(place, Access::ReadOnly),
+    }
 }
 
 fn pin(place: &Place<'_>, access: Access) -> Result<(), Failure> {
