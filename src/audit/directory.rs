@@ -41,7 +41,7 @@ pub(super) fn private_directory(dir: &Path) -> io::Result<OwnedFd> {
     Ok(anchor.into())
 }
 
-/// Removes old logs until one more fits. A log that cannot be removed is left: that is no reason not to write one.
+/// Removes the oldest logs until the bounds hold. A log that cannot be removed is left: that is no reason not to write one.
 pub(super) fn remove_oldest(dir: &Path, anchor: impl AsFd) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     let mut logs: Vec<(OsString, u64)> = entries
@@ -56,7 +56,7 @@ pub(super) fn remove_oldest(dir: &Path, anchor: impl AsFd) {
     logs.sort();
     let (mut files, mut bytes) = (logs.len(), logs.iter().map(|(_, size)| size).sum::<u64>());
     for (name, size) in logs {
-        if files < MAX_FILES && bytes <= MAX_BYTES {
+        if files <= MAX_FILES && bytes <= MAX_BYTES {
             return;
         }
         if remove_unless_running(&anchor, &name).is_ok() {

@@ -63,8 +63,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Makes the log of `session` in `dir`, which is made too (0700); the oldest logs there are removed when there are
-    /// more than [`super::directory::MAX_FILES`] or [`super::directory::MAX_BYTES`] in all, those of running sessions excepted.
+    /// Makes the log of `session` in `dir`, which is made too (0700).
     ///
     /// Fails when the directory is not the user's own or cannot be made, or when the file exists or cannot be made.
     pub fn open(dir: &Path, session: SessionId) -> Result<Self> {
@@ -74,7 +73,6 @@ impl Log {
                 .hint("make room or the directory writable, or set log.required = false")
         };
         let anchor = private_directory(dir).map_err(failed)?;
-        remove_oldest(dir, anchor.as_fd());
         let flags = OFlags::WRONLY
             | OFlags::CREATE
             | OFlags::EXCL
@@ -96,6 +94,15 @@ impl Log {
             aggregator: Aggregator::default(),
             started: Instant::now(),
         })
+    }
+
+    /// Removes the oldest logs in `dir` when there are more than [`super::directory::MAX_FILES`] or
+    /// [`super::directory::MAX_BYTES`] in all, those of running sessions excepted. It takes its time: call it when nobody
+    /// waits.
+    pub fn prune(dir: &Path) {
+        if let Ok(anchor) = private_directory(dir) {
+            remove_oldest(dir, anchor.as_fd());
+        }
     }
 
     /// Writes `event`; equal network decisions of one minute are counted and written as one.

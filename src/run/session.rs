@@ -46,6 +46,9 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         }));
     }
     reporter.start_line(&start_line(policy));
+    // The launch does not wait for old logs to be removed; when the session is over first, the next one goes on.
+    let logs = prepared.log.clone();
+    std::thread::spawn(move || Log::prune(&logs));
     let attended = attend(&keeper, plan, held, terminal, Arc::clone(&record) as Arc<dyn Observer>);
     // Nothing of the jail is left when the warden is gone.
     drop(keeper);
