@@ -57,10 +57,10 @@ pub fn inheritance(name: &str, settings: &Settings) -> Verdict {
             None => return Verdict::Dropped("it is not on the list of inherited variables".to_owned()),
         },
     };
-    if !settings.ignore_default_excludes.value {
-        if let Some(row) = find(&TABLE.secret, name) {
-            return Verdict::Dropped(row.reason.clone());
-        }
+    if !settings.ignore_default_excludes.value
+        && let Some(row) = find(&TABLE.secret, name)
+    {
+        return Verdict::Dropped(row.reason.clone());
     }
     match settings.env_exclude.iter().find(|pattern| matches(&pattern.value, name)) {
         Some(pattern) => Verdict::Dropped(format!("{} excludes it ({})", pattern.value, pattern.origin)),

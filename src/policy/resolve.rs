@@ -208,22 +208,21 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
         NetworkMode::Filtered => {}
     }
     let mut allow = settings.allow.clone();
-    if settings.agent_hosts.value {
-        if let Some(agent) = &facts.agent {
-            for host in &agent.hosts {
-                let wanted =
-                    if lockdown { host.purpose == HostUse::Model } else { host.purpose.allowed_by_default() };
-                let relevant = host
-                    .when_set
-                    .as_ref()
-                    .is_none_or(|name| facts.environment.contains_key(std::ffi::OsStr::new(name)));
-                if wanted && relevant {
-                    let pattern = HostPattern::parse(&host.pattern).map_err(|error| {
-                        Error::new(Kind::Setup, format!("the preset of {} is wrong", agent.title))
-                            .because(error)
-                    })?;
-                    allow.push(Sourced::new(pattern, agent.origin(&host.reason)));
-                }
+    if settings.agent_hosts.value
+        && let Some(agent) = &facts.agent
+    {
+        for host in &agent.hosts {
+            let wanted =
+                if lockdown { host.purpose == HostUse::Model } else { host.purpose.allowed_by_default() };
+            let relevant = host
+                .when_set
+                .as_ref()
+                .is_none_or(|name| facts.environment.contains_key(std::ffi::OsStr::new(name)));
+            if wanted && relevant {
+                let pattern = HostPattern::parse(&host.pattern).map_err(|error| {
+                    Error::new(Kind::Setup, format!("the preset of {} is wrong", agent.title)).because(error)
+                })?;
+                allow.push(Sourced::new(pattern, agent.origin(&host.reason)));
             }
         }
     }

@@ -137,10 +137,10 @@ fn attend(socket: BorrowedFd<'_>, mut held: Held, reaper: &mut Reaper) -> Result
             other => other?,
         };
         let ready: Vec<bool> = polled.iter().map(|fd| fd.revents() != idle).collect();
-        if ready.get(2) == Some(&true) {
-            if let Some(end) = door.take() {
-                report_exec(socket, end.as_fd())?;
-            }
+        if ready.get(2) == Some(&true)
+            && let Some(end) = door.take()
+        {
+            report_exec(socket, end.as_fd())?;
         }
         if ready[0] {
             match receive::<Request>(socket)? {

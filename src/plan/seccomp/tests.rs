@@ -84,16 +84,15 @@ fn every_row_answers_as_the_table_says() {
                 assert_eq!(action(arch, &program, call.number, args), expected, "{} {args:x?}", call.name);
                 passed |= passes;
                 refused |= !passes;
-                for slot in 0..=used.len() {
-                    if slot == used.len() {
-                        break 'all;
+                // Counts on like an odometer, until every wheel has turned over.
+                for wheel in &mut position {
+                    *wheel += 1;
+                    if *wheel < samples.len() {
+                        continue 'all;
                     }
-                    position[slot] += 1;
-                    if position[slot] < samples.len() {
-                        break;
-                    }
-                    position[slot] = 0;
+                    *wheel = 0;
                 }
+                break;
             }
             assert!(refused, "{}: nothing is refused", call.name);
             assert_eq!(passed, !call.row.pass.is_empty(), "{}: its alternatives never hold", call.name);

@@ -25,7 +25,7 @@ pub(super) fn made(
     let user = &facts.user;
     let (uid, gid, name, group) = (user.uid, user.gid, &user.name, &user.group);
     let (home_text, shell) = (home.display(), user.shell.display());
-    let mut passwd = format!("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n");
+    let mut passwd = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n".to_owned();
     let mut groups = "root:x:0:\nnogroup:x:65534:\n".to_owned();
     if uid == 0 {
         passwd = format!("root:x:0:0:root:{home_text}:{shell}\nnobody:x:65534:65534:nobody:/:/bin/false\n");
