@@ -27,10 +27,12 @@ pub fn read(host: &Host, warnings: &mut Vec<String>) -> (Trust, Vec<PathBuf>) {
     let named =
         host.environment.var("SSL_CERT_FILE").map(Path::new).filter(|path| !path.as_os_str().is_empty());
     let extra = match named {
-        Some(path) => match (path.canonicalize(), pem(path)) {
-            (Ok(resolved), Some(_)) if Some(&resolved) == system.as_ref() => None,
-            (Ok(_), Some(text)) => Some(text),
-            _ => {
+        Some(path) if path.canonicalize().ok().is_some_and(|resolved| Some(&resolved) == system.as_ref()) => {
+            None
+        }
+        Some(path) => match pem(path) {
+            Some(text) => Some(text),
+            None => {
                 warnings.push(format!(
                     "SSL_CERT_FILE={} cannot be used: it is not a readable PEM file",
                     crate::sanitize::escape(path.as_os_str())

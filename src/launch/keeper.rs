@@ -21,6 +21,7 @@ pub const WARDEN: &str = "__warden";
 pub struct Keeper {
     socket: OwnedFd,
     child: Child,
+    dismissed: bool,
 }
 
 impl Keeper {
@@ -40,7 +41,7 @@ impl Keeper {
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed)?;
-        Ok(Self { socket: ours, child })
+        Ok(Self { socket: ours, child, dismissed: false })
     }
 
     /// Sends a request.
@@ -77,11 +78,20 @@ impl Keeper {
     }
 }
 
+impl Keeper {
+    /// Lets a warden go that has said the end: it has nothing left but to exit.
+    pub fn dismiss(mut self) {
+        self.dismissed = true;
+    }
+}
+
 impl Drop for Keeper {
     /// The end of the socket is the order to kill; what is left of the jail is gone when the warden is.
     fn drop(&mut self) {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-        let _ = self.child.wait();
+        if !self.dismissed {
+            let _ = self.child.wait();
+        }
     }
 }
 

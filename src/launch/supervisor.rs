@@ -80,12 +80,18 @@ async fn supervise(
     let mut binding: VecDeque<oneshot::Sender<io::Result<std::net::TcpListener>>> = VecDeque::new();
     let mut deadline = plan.time.map(|time| tokio::time::Instant::now() + time);
     let mut terminal_gone = false;
+    let mut ending = None;
     keeper.ask(&Request::Go, &[])?;
     let end = loop {
         tokio::select! {
             ready = warden.readable() => {
                 let mut ready = ready.map_err(failed)?;
-                let (reply, mut descriptors) = keeper.next()?;
+                let (reply, mut descriptors) = match (keeper.next(), ending) {
+                    (Ok(next), _) => next,
+                    // It was told to end the jail, did so, and closed its end.
+                    (Err(_), Some(end)) => break end,
+                    (Err(error), None) => return Err(error),
+                };
                 // One message may be one of several: ask again until the kernel says otherwise.
                 if !more(keeper) {
                     ready.clear_ready();
@@ -106,17 +112,18 @@ async fn supervise(
             }
             Some((address, sender)) = wanted.recv() => {
                 binding.push_back(sender);
-                keeper.ask(&Request::Bind(address), &[])?;
+                tell(keeper, &Request::Bind(address));
             }
-            what = signals.next() => act(what, keeper, relay)?,
+            what = signals.next() => act(what, keeper, relay),
             () = readable(hung_up.as_ref()), if !terminal_gone => {
                 terminal_gone = true;
-                keeper.ask(&Request::Signal(libc::SIGHUP), &[])?;
+                tell(keeper, &Request::Signal(libc::SIGHUP));
                 deadline = Some(tokio::time::Instant::now() + HANG_UP_GRACE);
             }
             () = until(deadline), if deadline.is_some() => {
-                keeper.ask(&Request::Kill, &[])?;
-                break if terminal_gone { End::Status(128 + libc::SIGHUP) } else { End::TimedOut };
+                deadline = None;
+                ending = Some(if terminal_gone { End::Status(128 + libc::SIGHUP) } else { End::TimedOut });
+                tell(keeper, &Request::Kill);
             }
         }
     };
@@ -135,24 +142,28 @@ fn raise_open_files() {
     }
 }
 
+/// Says something to a warden that may have ended meanwhile; its end is seen on its socket.
+fn tell(keeper: &Keeper, request: &Request) {
+    let _ = keeper.ask(request, &[]);
+}
+
 /// What a signal to the launcher means for the jail.
-fn act(what: SignalKind, keeper: &Keeper, relay: Option<&Relay>) -> Result<()> {
+fn act(what: SignalKind, keeper: &Keeper, relay: Option<&Relay>) {
     match (what, relay) {
         (what, Some(relay)) if what == SignalKind::window_change() => relay.resized(),
         (what, None) if what == SignalKind::window_change() => {}
         (what, Some(relay)) if what.as_raw_value() == libc::SIGTSTP => relay.suspend_request(),
         (what, None) if what.as_raw_value() == libc::SIGTSTP => {
-            keeper.ask(&Request::Signal(libc::SIGTSTP), &[])?;
+            tell(keeper, &Request::Signal(libc::SIGTSTP));
             // The shell that waits for us must see a stopped job; its SIGCONT comes back through here.
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
         }
         (what, relay) if what.as_raw_value() == libc::SIGCONT => match relay {
             Some(relay) => relay.continued(),
-            None => keeper.ask(&Request::Signal(libc::SIGCONT), &[])?,
+            None => tell(keeper, &Request::Signal(libc::SIGCONT)),
         },
-        (what, _) => keeper.ask(&Request::Signal(what.as_raw_value()), &[])?,
+        (what, _) => tell(keeper, &Request::Signal(what.as_raw_value())),
     }
-    Ok(())
 }
 
 /// The signals that the launcher hands on.

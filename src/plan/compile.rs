@@ -56,7 +56,7 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
     let operations = [parents(&operations), operations].concat();
     let mut door = mounts.door;
     if policy.proc_view == ProcView::Own {
-        door.extend(proc::operations());
+        door.extend(proc::operations(policy.uid));
     }
     if policy.landlock_abi.is_none() {
         // Landlock keeps pid 1, which is bubblewrap, out of the command's reach; without it its entries are covered.

@@ -18,6 +18,7 @@ struct Table {
 struct Row {
     names: Vec<String>,
     hold: Hold,
+    r#for: Whom,
     /// For the reader of the table, and so that no row is without one.
     #[cfg_attr(not(test), expect(dead_code, reason = "a row without a reason does not parse"))]
     reason: String,
@@ -30,13 +31,21 @@ enum Hold {
     Hidden,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Whom {
+    Everyone,
+    Root,
+}
+
 #[expect(clippy::expect_used, reason = "compiled in; a test parses it")]
 static TABLE: LazyLock<Table> =
     LazyLock::new(|| toml::from_str(include_str!("../presets/proc.toml")).expect("proc.toml parses"));
 
-/// The operations at the held door; entries that this kernel lacks are passed over.
-pub fn operations() -> Vec<DoorOp> {
-    let rows = TABLE.entry.iter().flat_map(|row| row.names.iter().map(move |name| (name, row.hold)));
+/// The operations at the held door for a jail of the user `uid`; entries that this kernel lacks are passed over.
+pub fn operations(uid: u32) -> Vec<DoorOp> {
+    let rows = TABLE.entry.iter().filter(|row| uid == 0 || row.r#for == Whom::Everyone);
+    let rows = rows.flat_map(|row| row.names.iter().map(move |name| (name, row.hold)));
     rows.map(|(name, hold)| match hold {
         Hold::ReadOnly => DoorOp::Seal { root: "/proc".into(), below: name.into() },
         Hold::Hidden => DoorOp::Hide { root: "/proc".into(), below: name.into() },
@@ -56,6 +65,7 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), count);
-        assert_eq!(operations().len(), count);
+        assert_eq!(operations(0).len(), count);
+        assert!(operations(1000).len() < count && operations(1000).len() > 1);
     }
 }

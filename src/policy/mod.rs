@@ -180,6 +180,8 @@ pub struct Policy {
     pub profile: Sourced<Profile>,
     /// The project.
     pub project: PathBuf,
+    /// The user.
+    pub uid: u32,
     /// The current directory inside.
     pub cwd: PathBuf,
     /// The home inside.

@@ -45,6 +45,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     Ok(Policy {
         profile: settings.profile.clone(),
         project: facts.project.clone(),
+        uid: facts.user.uid,
         cwd,
         home_mode: settings.home.clone(),
         program: facts.program.clone(),

@@ -50,8 +50,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     let logs = prepared.log.clone();
     std::thread::spawn(move || Log::prune(&logs));
     let attended = attend(&keeper, plan, held, terminal, Arc::clone(&record) as Arc<dyn Observer>);
-    // Nothing of the jail is left when the warden is gone.
-    drop(keeper);
+    // The warden says the end when nothing of the jail is left; after an error it is waited for.
     let (end, drops) = match attended {
         Ok(attended) => attended,
         Err(error) => {
@@ -87,6 +86,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     if policy.settings.summary.value && !summary.is_empty() {
         reporter.summary(&summary);
     }
+    keeper.dismiss();
     Ok(u8::try_from(status).unwrap_or(u8::MAX))
 }
 
@@ -122,11 +122,9 @@ impl Record {
     fn add(&self, event: &Event) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.counters.count(event);
-        if let Some(log) = &mut inner.log {
-            if let Err(error) = log.record(event) {
-                inner.log = None;
-                inner.broken = Some(error);
-            }
+        if let Some(Err(error)) = inner.log.as_mut().map(|log| log.record(event)) {
+            inner.log = None;
+            inner.broken = Some(error);
         }
     }
 

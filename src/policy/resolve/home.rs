@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::config::settings::{HomeMode, Settings};
+use crate::config::settings::{HomeMode, Profile, Settings};
 use crate::host::agents::{AgentState, StateKind};
 use crate::plan::operation::Access;
 use crate::policy::Facts;
@@ -37,6 +37,10 @@ pub(super) static CREDENTIALS: LazyLock<Credentials> = LazyLock::new(|| {
 
 /// The home and what of the agent's state lies in it.
 pub(super) fn rules(settings: &Settings, facts: &Facts, home: &Path) -> Vec<FileRule> {
+    // Devbox shows the real one.
+    if settings.profile.value == Profile::Devbox {
+        return Vec::new();
+    }
     // A home that is, or lies in, the project is shown by the project's own rule.
     if home.starts_with(&facts.project) {
         return Vec::new();
