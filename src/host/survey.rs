@@ -54,9 +54,10 @@ pub fn survey(
         warnings.push("git-lfs's filter is not carried (it is not the stock one, or git-lfs is missing): `git add` of its files would commit them in place of their pointers".to_owned());
     }
     let extent = if settings.profile.value == Profile::Lockdown { Extent::Minimal } else { Extent::Whole };
+    let (trust, trust_covers, warning) = trust::read(host);
+    warnings.extend(warning);
     let git_outside: Vec<PathBuf> =
         project.git.iter().flat_map(|git| git.outside(&project.root)).map(Path::to_path_buf).collect();
-    let (trust, trust_covers) = trust::read(host, warnings);
     Ok(Facts {
         user: host.user.clone(),
         environment: host.environment.vars.clone(),

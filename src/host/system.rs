@@ -1,5 +1,6 @@
 //! The system directories and the entries of `/etc` that a jail sees, as far as this machine has them.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -90,11 +91,14 @@ pub fn rows() -> Result<Vec<SystemRow>> {
 pub fn mounts(root: &Path, extent: Extent) -> Result<Vec<SystemMount>> {
     let rows = rows()?;
     let wanted = rows.iter().filter(|row| extent == Extent::Whole || !row.extra);
-    Ok(merge(
-        wanted.flat_map(|row| {
-            expand(root, &row.path).into_iter().filter_map(|path| show(root, &path, row.show))
-        }),
-    ))
+    let mut parents = Parents::default();
+    let mut mounts = Vec::new();
+    for row in wanted {
+        mounts.extend(
+            expand(root, &row.path).iter().filter_map(|path| show(root, path, row.show, &mut parents)),
+        );
+    }
+    Ok(merge(mounts))
 }
 
 /// Joins lists of mounts into one: sorted so that parents come first, each destination once (the first that was given), and
@@ -125,7 +129,21 @@ impl SystemMount {
     }
 }
 
-fn show(root: &Path, path: &Path, show: Show) -> Option<SystemMount> {
+/// Directories whose symlinks were followed before: most rows share theirs.
+#[derive(Default)]
+struct Parents(HashMap<PathBuf, Option<PathBuf>>);
+
+impl Parents {
+    /// `path`, which is no symlink itself, without those on its way.
+    fn resolve(&mut self, path: &Path) -> Option<PathBuf> {
+        let (parent, name) = (path.parent()?, path.file_name()?);
+        let followed = self.0.entry(parent.to_path_buf());
+        let real = followed.or_insert_with(|| links::follow(parent).ok().map(|route| route.end));
+        real.as_ref().map(|real| real.join(name))
+    }
+}
+
+fn show(root: &Path, path: &Path, show: Show, parents: &mut Parents) -> Option<SystemMount> {
     let host = super::below(root, path);
     let meta = fs::symlink_metadata(&host).ok()?;
     if meta.is_symlink() && show != Show::Resolved {
@@ -139,8 +157,13 @@ fn show(root: &Path, path: &Path, show: Show) -> Option<SystemMount> {
     if show == Show::LinkOnly {
         return None;
     }
-    let source = links::follow(&host).ok()?.end;
-    let meta = fs::metadata(&source).ok()?;
+    let (source, meta) = if meta.is_symlink() {
+        let source = links::follow(&host).ok()?.end;
+        let meta = fs::symlink_metadata(&source).ok()?;
+        (source, meta)
+    } else {
+        (parents.resolve(&host)?, meta)
+    };
     let dest = path.to_path_buf();
     (meta.is_dir() || meta.is_file()).then_some(SystemMount { source, dest, kind: MountKind::Bind })
 }

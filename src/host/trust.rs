@@ -19,8 +19,9 @@ const BUNDLES: [&str; 5] = [
 /// No bundle of roots is longer than this (bytes).
 const LIMIT: u64 = 8 << 20;
 
-/// The bundle, and the host's own places of it that a longer one covers.
-pub fn read(host: &Host, warnings: &mut Vec<String>) -> (Trust, Vec<PathBuf>) {
+/// The bundle, the host's own places of it that a longer one covers, and what the user should know.
+pub fn read(host: &Host) -> (Trust, Vec<PathBuf>, Option<String>) {
+    let mut warning = None;
     let places: Vec<PathBuf> =
         BUNDLES.iter().map(PathBuf::from).filter(|path| host.at(path).is_file()).collect();
     let system = places.first().and_then(|path| host.at(path).canonicalize().ok());
@@ -33,7 +34,7 @@ pub fn read(host: &Host, warnings: &mut Vec<String>) -> (Trust, Vec<PathBuf>) {
         Some(path) => match pem(path) {
             Some(text) => Some(text),
             None => {
-                warnings.push(format!(
+                warning = Some(format!(
                     "SSL_CERT_FILE={} cannot be used: it is not a readable PEM file",
                     crate::sanitize::escape(path.as_os_str())
                 ));
@@ -43,13 +44,13 @@ pub fn read(host: &Host, warnings: &mut Vec<String>) -> (Trust, Vec<PathBuf>) {
         None => None,
     };
     match (system, extra) {
-        (Some(system), None) => (Trust::Host(system), Vec::new()),
-        (None, None) => (Trust::None, Vec::new()),
+        (Some(system), None) => (Trust::Host(system), Vec::new(), warning),
+        (None, None) => (Trust::None, Vec::new(), warning),
         (system, Some(extra)) => {
             let mut bundle = system.and_then(|path| pem(&path)).unwrap_or_default();
             bundle.push(b'\n');
             bundle.extend(extra);
-            (Trust::Joined(bundle), places)
+            (Trust::Joined(bundle), places, warning)
         }
     }
 }

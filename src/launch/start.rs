@@ -33,23 +33,30 @@ pub struct Held {
     pub notes: Vec<String>,
 }
 
-/// Sends the order and waits until the jail is held.
-pub fn start(
+/// Sends the order: the warden builds the jail from here on, until [`held`].
+pub fn order(
     keeper: &Keeper,
     plan: &Plan,
     data: &Path,
     streams: &Streams,
     terminal: Option<&Terminal>,
-) -> Result<Held> {
+) -> Result<()> {
     store::prepare(data, &plan.store)?;
-    send(keeper, plan, streams, terminal)?;
+    send(keeper, plan, streams, terminal)
+}
+
+/// Waits until the jail that was ordered is held.
+pub fn held(keeper: &Keeper) -> Result<Held> {
     match keeper.reply(HELD)? {
         (Reply::Held { pid, notes }, listeners) => Ok(Held { pid, listeners, notes }),
-        (Reply::Failed { what, why }, _) => Err(Error::new(Kind::Setup, what)
-            .because(why)
-            .hint("`ai-jail doctor` says what this machine lacks")),
-        (other, _) => Err(Error::new(Kind::Setup, "the jail could not be set up")
-            .because(format!("the warden said {other:?}"))),
+        (Reply::Failed { what, why }, _) => {
+            let error = Error::new(Kind::Setup, what).because(why);
+            Err(error.hint("`ai-jail doctor` says what this machine lacks"))
+        }
+        (other, _) => {
+            let why = format!("the warden said {other:?}");
+            Err(Error::new(Kind::Setup, "the jail could not be set up").because(why))
+        }
     }
 }
 

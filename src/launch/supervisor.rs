@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
@@ -36,26 +37,40 @@ pub enum End {
     TimedOut,
 }
 
-/// Opens the door and attends until the command has ended. Returns how, and what the terminal filter dropped.
-///
-/// The terminal is put back as it was found, whatever happens.
-pub fn attend(
-    keeper: &Keeper,
-    plan: &Plan,
-    held: Held,
-    terminal: Option<Terminal>,
-    observer: Arc<dyn Observer>,
-) -> Result<(End, Drops)> {
-    raise_open_files();
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(failed)?;
-    let _context = runtime.enter();
-    // From here on a signal is handed on and does not end us with the terminal in raw mode.
-    let signals = Signals::new().map_err(failed)?;
-    let relay = terminal.map(Terminal::start).transpose()?;
-    let end = runtime.block_on(supervise(keeper, plan, held, relay.as_ref(), signals, observer));
-    let drops = relay.map(|relay| relay.finish().drops).unwrap_or_default();
-    Ok((end?, drops))
+/// What the loop needs, made while the jail is built.
+pub struct Supervisor {
+    runtime: Runtime,
+    signals: Signals,
+}
+
+impl Supervisor {
+    /// From here on a signal is handed on and does not end us, in whatever mode the terminal is.
+    pub fn new() -> Result<Self> {
+        raise_open_files();
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(failed)?;
+        let context = runtime.enter();
+        let signals = Signals::new().map_err(failed)?;
+        drop(context);
+        Ok(Self { runtime, signals })
+    }
+
+    /// Opens the door and attends until the command has ended. Returns how, and what the terminal filter dropped.
+    ///
+    /// The terminal is put back as it was found, whatever happens.
+    pub fn attend(
+        self,
+        keeper: &Keeper,
+        plan: &Plan,
+        held: Held,
+        terminal: Option<Terminal>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<(End, Drops)> {
+        let relay = terminal.map(Terminal::start).transpose()?;
+        let end =
+            self.runtime.block_on(supervise(keeper, plan, held, relay.as_ref(), self.signals, observer));
+        let drops = relay.map(|relay| relay.finish().drops).unwrap_or_default();
+        Ok((end?, drops))
+    }
 }
 
 async fn supervise(

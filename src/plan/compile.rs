@@ -10,8 +10,7 @@ use crate::host::system::MountKind;
 use crate::plan::inner::{InnerLandlock, InnerSpec, InnerTerminal, Resource, Rlimit};
 use crate::plan::mounts::{Mounts, STAGING, writable};
 use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp};
-use crate::plan::seccomp::Arch;
-use crate::plan::{CgroupLimits, NetworkPlan, Plan, proc, seccomp};
+use crate::plan::{CgroupLimits, NetworkPlan, Plan, proc};
 use crate::policy::{NetworkRule, Policy, ProcView, Trust};
 
 /// Where the in-jail stage is found inside; nothing can be written there.
@@ -28,8 +27,8 @@ pub struct Context {
     pub program: PathBuf,
     /// ai-jail's data directory.
     pub store: PathBuf,
-    /// The architecture of this machine.
-    pub arch: Arch,
+    /// The seccomp program for this machine and the policy's debuggers.
+    pub seccomp: Vec<u8>,
     /// Whether the jail gets a controlling terminal.
     pub terminal: InnerTerminal,
     /// The umask of the launcher.
@@ -74,7 +73,7 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
         staging: STAGING.into(),
         stage: STAGE.into(),
         inner: inner(policy, context),
-        seccomp: seccomp::program(context.arch, policy.debuggers)?,
+        seccomp: context.seccomp.clone(),
         environment: policy
             .environment
             .iter()

@@ -58,10 +58,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         protected,
         environment,
         network,
-        debuggers: match (profile, landlock_abi) {
-            (Profile::Workspace | Profile::ReadOnly | Profile::Devbox, Some(_)) => Debuggers::Allowed,
-            _ => Debuggers::Refused,
-        },
+        debuggers: debuggers(profile, landlock_abi),
         landlock_abi,
         proc_view,
         limits: settings.limits.clone(),
@@ -72,6 +69,14 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         settings: settings.clone(),
         home,
     })
+}
+
+/// Whether debuggers work inside (KERN-9): never without Landlock, which keeps pid 1 out of their reach.
+fn debuggers(profile: Profile, landlock_abi: Option<i32>) -> Debuggers {
+    match (profile, landlock_abi) {
+        (Profile::Workspace | Profile::ReadOnly | Profile::Devbox, Some(_)) => Debuggers::Allowed,
+        _ => Debuggers::Refused,
+    }
 }
 
 /// Every file rule but the system's.

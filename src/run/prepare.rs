@@ -16,7 +16,7 @@ use crate::host::survey::survey;
 use crate::plan::Plan;
 use crate::plan::compile::{Context, compile};
 use crate::plan::inner::InnerTerminal;
-use crate::plan::seccomp::Arch;
+use crate::plan::seccomp::{self, Arch};
 use crate::policy::{Policy, resolve};
 use crate::terminal::{Stream, Streams};
 
@@ -70,6 +70,10 @@ pub(super) fn prepare(request: &Request<'_>) -> Result<Prepared> {
         cwd: &cwd,
         home: &host.user.home,
     })?;
+    let arch = Arch::native().ok_or_else(|| {
+        Error::new(Kind::Machine, format!("{} is not supported", std::env::consts::ARCH))
+            .because("the table of system calls knows x86_64 and aarch64")
+    })?;
     let mut warnings = Vec::new();
     let facts = survey(&host, &settings, &project, &command, request.command.to_vec(), &mut warnings)?;
     let mut policy = resolve(&settings, &facts)?;
@@ -80,10 +84,7 @@ pub(super) fn prepare(request: &Request<'_>) -> Result<Prepared> {
         bwrap: Bwrap::find(&host.environment.path_entries())?.path,
         program: own_program()?,
         store: host.xdg("XDG_DATA_HOME", ".local/share").join("ai-jail"),
-        arch: Arch::native().ok_or_else(|| {
-            Error::new(Kind::Machine, format!("{} is not supported", std::env::consts::ARCH))
-                .because("the table of system calls knows x86_64 and aarch64")
-        })?,
+        seccomp: seccomp::program(arch, policy.debuggers)?,
         terminal: if any_terminal { InnerTerminal::Foreground } else { InnerTerminal::None },
         umask: request.umask,
     };

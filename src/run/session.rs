@@ -11,8 +11,8 @@ use crate::config::settings::NetworkMode;
 use crate::egress::{Door, NetEvent, Observer, Verdict};
 use crate::error::{Error, Result};
 use crate::launch::keeper::Keeper;
-use crate::launch::start::start;
-use crate::launch::supervisor::{End, attend};
+use crate::launch::start::{held, order};
+use crate::launch::supervisor::{End, Supervisor};
 use crate::policy::{NetworkRule, Policy};
 use crate::report::Reporter;
 use crate::terminal::{Classes, Terminal};
@@ -27,10 +27,13 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         reporter.warn(warning);
     }
     let started = Instant::now();
+    let terminal = Terminal::open(streams, Classes::default())?;
+    order(&keeper, plan, &prepared.data, streams, terminal.as_ref()).map_err(cause)?;
+    // While the jail is built and held: nothing runs before the log is open.
     let record = Arc::new(Record::open(prepared, reporter)?);
     record.add(&Event::Start(start_record(policy, prepared)));
-    let terminal = Terminal::open(streams, Classes::default())?;
-    let held = match start(&keeper, plan, &prepared.data, streams, terminal.as_ref()) {
+    let supervisor = Supervisor::new()?;
+    let held = match held(&keeper) {
         Ok(held) => held,
         Err(error) => {
             record.end(event::Exit::Failed, started);
@@ -49,7 +52,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     // The launch does not wait for old logs to be removed; when the session is over first, the next one goes on.
     let logs = prepared.log.clone();
     std::thread::spawn(move || Log::prune(&logs));
-    let attended = attend(&keeper, plan, held, terminal, Arc::clone(&record) as Arc<dyn Observer>);
+    let attended = supervisor.attend(&keeper, plan, held, terminal, Arc::clone(&record) as Arc<dyn Observer>);
     // The warden says the end when nothing of the jail is left; after an error it is waited for.
     let (end, drops) = match attended {
         Ok(attended) => attended,
