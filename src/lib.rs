@@ -23,6 +23,7 @@ pub mod inner;
 pub mod launch;
 pub mod plan;
 pub mod policy;
+mod presets;
 pub mod report;
 #[expect(clippy::disallowed_methods, reason = "leads data through the rooms")]
 pub mod run;

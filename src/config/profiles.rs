@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::settings::{HomeMode, NetworkMode, Profile, StateMode};
 use super::words::Word as _;
 use crate::error::{Error, Kind, Result};
+use crate::presets::preset;
 
 /// What a profile starts from, before any layer.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -45,8 +46,8 @@ impl ProfileDefaults {
     pub fn of(profile: Profile) -> Result<Self> {
         let broken =
             |why: String| Error::new(Kind::Setup, "the built-in table of profiles is broken").because(why);
-        let mut table: BTreeMap<Profile, Self> = toml::from_str(include_str!("../presets/profiles.toml"))
-            .map_err(|error| broken(error.message().to_owned()))?;
+        let mut table: BTreeMap<Profile, Self> =
+            serde_json::from_str(preset!("profiles")).map_err(|error| broken(error.to_string()))?;
         table.remove(&profile).ok_or_else(|| broken(format!("`{}` is missing", profile.word())))
     }
 }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::{Host, read_text};
 use crate::error::{Error, Kind, Result};
 use crate::policy::origin::{Layer, Origin};
+use crate::presets::preset;
 
 /// The name of an agent preset.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, serde::Serialize)]
@@ -173,7 +174,7 @@ macro_rules! presets {
     ($($name:literal: $($command:literal)+;)+) => {
         static PRESETS: [Preset; AGENTS] = [$(Preset {
             commands: &[$($command),+],
-            text: include_str!(concat!("../presets/agents/", $name, ".toml")),
+            text: preset!(concat!("agents/", $name)),
             parsed: OnceLock::new(),
         }),+];
     };
@@ -237,8 +238,15 @@ pub fn find(host: &Host, name: &str) -> Result<Option<Agent>> {
 /// # Errors
 /// When it is none, its name would not do as the name of a directory, or a path leaves its place.
 pub fn parse(text: &str) -> Result<Agent> {
-    let fail = |why: String| Error::new(Kind::Config, "not an agent preset").because(why);
-    let agent: Agent = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
+    check(toml::from_str(text).map_err(|error| fail(error.to_string()))?)
+}
+
+fn fail(why: String) -> Error {
+    Error::new(Kind::Config, "not an agent preset").because(why)
+}
+
+/// What a preset may not say, whoever wrote it.
+fn check(agent: Agent) -> Result<Agent> {
     let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if agent.name.0.is_empty() || !agent.name.0.chars().all(word) {
         return Err(fail("its name may hold lower-case letters, digits and dashes only".into()));
@@ -265,7 +273,9 @@ pub fn parse(text: &str) -> Result<Agent> {
 
 impl Preset {
     fn agent(&'static self) -> Option<&'static Agent> {
-        self.parsed.get_or_init(|| parse(self.text).ok()).as_ref()
+        self.parsed
+            .get_or_init(|| serde_json::from_str(self.text).ok().and_then(|agent| check(agent).ok()))
+            .as_ref()
     }
 }
 
@@ -279,7 +289,7 @@ mod tests {
     #[test]
     fn every_preset_parses_and_is_found_by_its_commands() {
         for preset in &PRESETS {
-            let agent = parse(preset.text).unwrap_or_else(|error| panic!("{:?}: {error}", preset.commands));
+            let agent = check(serde_json::from_str(preset.text).unwrap()).unwrap();
             assert_eq!(agent.commands, preset.commands, "{:?}", agent.name);
             for command in preset.commands {
                 assert_eq!(for_command(command), Some(&agent));

@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use crate::presets::preset;
+
 /// Directory entries that a scan looks at; beyond it the caller is told (`Found::complete`).
 pub const SCAN_LIMIT: usize = 1_000_000;
 /// How deep directories are followed.
@@ -54,9 +56,8 @@ pub struct Dependencies {
 
 /// The table that is compiled in.
 #[expect(clippy::expect_used, reason = "compiled in; a test parses it")]
-pub static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    toml::from_str(include_str!("../presets/protected.toml")).expect("protected.toml parses")
-});
+pub static TABLE: LazyLock<Table> =
+    LazyLock::new(|| serde_json::from_str(preset!("protected")).expect("protected.toml parses"));
 
 /// How a path is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

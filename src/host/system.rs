@@ -8,8 +8,9 @@ use serde::Deserialize;
 
 use super::links;
 use crate::error::{Error, Kind, Result};
+use crate::presets::preset;
 
-static PRESET: &str = include_str!("../presets/system.toml");
+static PRESET: &str = preset!("system");
 
 /// How a path of the system is made in the jail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +79,7 @@ pub enum Extent {
 /// # Errors
 /// Never for the table that is compiled in, which a test reads.
 pub fn rows() -> Result<Vec<SystemRow>> {
-    let table: Table = toml::from_str(PRESET)
+    let table: Table = serde_json::from_str(PRESET)
         .map_err(|error| Error::new(Kind::Setup, "the system preset cannot be read").because(error))?;
     Ok(table.mount)
 }
@@ -92,11 +93,11 @@ pub fn mounts(root: &Path, extent: Extent) -> Result<Vec<SystemMount>> {
     let rows = rows()?;
     let wanted = rows.iter().filter(|row| extent == Extent::Whole || !row.extra);
     let mut parents = Parents::default();
+    let mut listings = Listings::default();
     let mut mounts = Vec::new();
     for row in wanted {
-        mounts.extend(
-            expand(root, &row.path).iter().filter_map(|path| show(root, path, row.show, &mut parents)),
-        );
+        let paths = expand(root, &row.path, &mut listings);
+        mounts.extend(paths.iter().filter_map(|path| show(root, path, row.show, &mut parents)));
     }
     Ok(merge(mounts))
 }
@@ -168,19 +169,27 @@ fn show(root: &Path, path: &Path, show: Show, parents: &mut Parents) -> Option<S
     (meta.is_dir() || meta.is_file()).then_some(SystemMount { source, dest, kind: MountKind::Bind })
 }
 
+/// Names in directories that were listed before: most patterns share theirs.
+#[derive(Default)]
+struct Listings(HashMap<PathBuf, Vec<String>>);
+
+impl Listings {
+    fn names(&mut self, dir: &Path) -> &[String] {
+        let list = |dir: &Path| {
+            let entries = fs::read_dir(dir).into_iter().flatten();
+            entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+        };
+        self.0.entry(dir.to_path_buf()).or_insert_with(|| list(dir))
+    }
+}
+
 /// The paths that a row names: itself, or what its `*` matches.
-fn expand(root: &Path, pattern: &str) -> Vec<PathBuf> {
+fn expand(root: &Path, pattern: &str, listings: &mut Listings) -> Vec<PathBuf> {
     let Some(prefix) = pattern.strip_suffix('*') else { return vec![PathBuf::from(pattern)] };
     let (dir, start) = prefix.rsplit_once('/').unwrap_or(("", prefix));
-    let Ok(entries) = fs::read_dir(super::below(root, Path::new(if dir.is_empty() { "/" } else { dir })))
-    else {
-        return Vec::new();
-    };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut paths: Vec<_> = names
-        .filter(|name| name.starts_with(start))
-        .map(|name| PathBuf::from(format!("{dir}/{name}")))
-        .collect();
+    let place = super::below(root, Path::new(if dir.is_empty() { "/" } else { dir }));
+    let names = listings.names(&place).iter().filter(|name| name.starts_with(start));
+    let mut paths: Vec<_> = names.map(|name| PathBuf::from(format!("{dir}/{name}"))).collect();
     paths.sort();
     paths
 }

@@ -10,8 +10,9 @@ use super::needs::Needs;
 use super::system::{MountKind, SystemMount};
 use super::{Host, links};
 use crate::error::{Error, Kind, Result};
+use crate::presets::preset;
 
-static PRESET: &str = include_str!("../presets/toolchains.toml");
+static PRESET: &str = preset!("toolchains");
 
 /// A row of `presets/toolchains.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -57,7 +58,7 @@ struct Table {
 /// # Errors
 /// Never for the table that is compiled in, which a test reads.
 pub fn rows() -> Result<Vec<ToolchainRow>> {
-    let table: Table = toml::from_str(PRESET)
+    let table: Table = serde_json::from_str(PRESET)
         .map_err(|error| Error::new(Kind::Setup, "the toolchain preset cannot be read").because(error))?;
     Ok(table.toolchain)
 }

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use crate::plan::operation::DoorOp;
+use crate::presets::preset;
 
 /// `presets/proc.toml`.
 #[derive(Debug, Deserialize)]
@@ -40,7 +41,7 @@ enum Whom {
 
 #[expect(clippy::expect_used, reason = "compiled in; a test parses it")]
 static TABLE: LazyLock<Table> =
-    LazyLock::new(|| toml::from_str(include_str!("../presets/proc.toml")).expect("proc.toml parses"));
+    LazyLock::new(|| serde_json::from_str(preset!("proc")).expect("proc.toml parses"));
 
 /// The operations at the held door for a jail of the user `uid`; entries that this kernel lacks are passed over.
 pub fn operations(uid: u32) -> Vec<DoorOp> {

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::config::settings::{EnvValue, Inherit, Settings};
 use crate::policy::origin::{Origin, Sourced};
+use crate::presets::preset;
 
 /// One row of the table: names, as case-insensitive patterns with `*`, and why.
 #[derive(Debug, Deserialize)]
@@ -31,9 +32,8 @@ pub struct Table {
 
 /// The table that is compiled in.
 #[expect(clippy::expect_used, reason = "compiled in; a test parses it")]
-pub static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    toml::from_str(include_str!("../presets/environment.toml")).expect("environment.toml parses")
-});
+pub static TABLE: LazyLock<Table> =
+    LazyLock::new(|| serde_json::from_str(preset!("environment")).expect("environment.toml parses"));
 
 /// Why a variable of the launcher's is, or is not, in the jail.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,6 +20,9 @@ use crate::terminal::{Classes, Terminal};
 use super::doctor::cause;
 use super::prepare::Prepared;
 
+/// One session of so many, on average, removes old logs: that reads the whole directory.
+const PRUNE_EVERY: u32 = 16;
+
 /// Runs the prepared session. Returns the exit status.
 pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> Result<u8> {
     let Prepared { policy, plan, streams, .. } = prepared;
@@ -49,9 +52,11 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         }));
     }
     reporter.start_line(&start_line(policy));
-    // The launch does not wait for old logs to be removed; when the session is over first, the next one goes on.
-    let logs = prepared.log.clone();
-    std::thread::spawn(move || Log::prune(&logs));
+    if std::process::id().is_multiple_of(PRUNE_EVERY) {
+        // Beside the command: the launch does not wait for it.
+        let logs = prepared.log.clone();
+        std::thread::spawn(move || Log::prune(&logs));
+    }
     let attended = supervisor.attend(&keeper, plan, held, terminal, Arc::clone(&record) as Arc<dyn Observer>);
     // The warden says the end when nothing of the jail is left; after an error it is waited for.
     let (end, drops) = match attended {

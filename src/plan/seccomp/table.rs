@@ -6,6 +6,8 @@ use serde::Deserialize;
 
 use super::{Arch, Debuggers};
 
+use crate::presets::preset;
+
 /// The whole table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -109,9 +111,9 @@ pub struct Refused<'table> {
 /// What is wrong with the table. It is compiled in, so this is a defect of the program.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// It is not TOML of the expected shape.
+    /// It is not of the expected shape.
     #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
+    Syntax(#[from] serde_json::Error),
     /// A call has no number although its row does not say that this architecture lacks it.
     #[error("{0} has no number")]
     Numberless(String),
@@ -123,7 +125,7 @@ pub enum Fault {
 impl Table {
     /// The table that is compiled in. Fails only when it was edited into nonsense.
     pub fn built_in() -> Result<Self, Fault> {
-        Ok(toml::from_str(include_str!("../../presets/syscalls.toml"))?)
+        Ok(serde_json::from_str(preset!("syscalls"))?)
     }
 
     /// The refused calls of `arch` by rising number, for a profile with these `debuggers`. Fails when a row names a call without a

@@ -12,6 +12,7 @@ use crate::plan::operation::Access;
 use crate::policy::Facts;
 use crate::policy::files::{FileRule, Shape, Source, Tree};
 use crate::policy::origin::Origin;
+use crate::presets::preset;
 
 use super::{host_rule, keeps_state};
 
@@ -31,9 +32,8 @@ pub(super) struct Place {
 }
 
 #[expect(clippy::expect_used, reason = "compiled in; a test parses it")]
-pub(super) static CREDENTIALS: LazyLock<Credentials> = LazyLock::new(|| {
-    toml::from_str(include_str!("../../presets/credentials.toml")).expect("credentials.toml parses")
-});
+pub(super) static CREDENTIALS: LazyLock<Credentials> =
+    LazyLock::new(|| serde_json::from_str(preset!("credentials")).expect("credentials.toml parses"));
 
 /// The home and what of the agent's state lies in it.
 pub(super) fn rules(settings: &Settings, facts: &Facts, home: &Path) -> Vec<FileRule> {
