@@ -110,7 +110,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     candidates
         .into_iter()
         .map(|candidate| (strsim::osa_distance(&wanted, &normal(candidate)), candidate))
-        .filter(|(distance, candidate)| *distance <= candidate.chars().count().div_ceil(3).min(3))
+        .filter(|(distance, candidate)| *distance <= candidate.chars().count().div_ceil(4).min(3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }

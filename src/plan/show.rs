@@ -1,18 +1,22 @@
 //! The text and the JSON of `--dry-run`: every rule with the place it came from, and every operation in order.
 
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::config::settings::Limits;
 use crate::plan::operation::{Access, BwrapOp, DoorOp};
+use crate::plan::seccomp::Debuggers;
 use crate::plan::{NetworkPlan, Plan};
 use crate::policy::files::{FileRule, Source};
-use crate::policy::{NetworkRule, Policy};
+use crate::policy::origin::{Layer, Sourced};
+use crate::policy::{NetworkRule, Policy, env};
 use crate::sanitize::escape;
 
-/// The plan for people.
-pub fn text(policy: &Policy, plan: &Plan) -> String {
+/// Every rule of the policy, for people.
+pub fn rules(policy: &Policy) -> String {
     let mut out = String::new();
     let command: Vec<String> =
         policy.argv.iter().map(|argument| escape(argument.as_os_str()).to_string()).collect();
@@ -53,19 +57,24 @@ pub fn text(policy: &Policy, plan: &Plan) -> String {
     }
     out.push_str("\nenvironment:\n");
     for (name, value) in &policy.environment {
-        let _ = writeln!(out, "  {name}  ({})", value.origin);
+        let _ = writeln!(out, "  {name}={}  ({})", shown(name, value), value.origin);
     }
     out.push_str("\nnetwork:\n");
     network(&mut out, &policy.network);
     out.push_str("\nkernel:\n");
     let landlock = policy.landlock_abi.map_or("unavailable".to_owned(), |abi| format!("ABI {abi}"));
-    let _ = writeln!(
-        out,
-        "  Landlock {landlock}; seccomp {} instructions; debuggers {:?}",
-        plan.seccomp.len() / 8,
-        policy.debuggers
-    );
-    out.push_str("\noperations of bubblewrap:\n");
+    let debuggers = match policy.debuggers {
+        Debuggers::Allowed => "debuggers work inside",
+        Debuggers::Refused => "no debuggers",
+    };
+    let _ = writeln!(out, "  Landlock {landlock}; seccomp; {debuggers}");
+    limits(&mut out, &policy.limits);
+    out
+}
+
+/// Every operation in order, for people.
+pub fn operations(plan: &Plan) -> String {
+    let mut out = String::from("\noperations of bubblewrap:\n");
     for operation in &plan.operations {
         let _ = writeln!(out, "  {}", bwrap(operation));
     }
@@ -107,6 +116,29 @@ pub fn json(policy: &Policy, plan: &Plan) -> Value {
     })
 }
 
+/// A value that we chose or that is harmless by its name. What the user named may be a secret.
+fn shown(name: &str, value: &Sourced<OsString>) -> String {
+    if value.origin.layer == Layer::BuiltIn && !env::looks_secret(name) {
+        return escape(value.value.as_os_str()).to_string();
+    }
+    "(not shown)".to_owned()
+}
+
+fn limits(out: &mut String, limits: &Limits) {
+    let rows = [
+        ("memory", "bytes", limits.memory.as_ref().map(|limit| (limit.value, &limit.origin))),
+        ("pids", "", limits.pids.as_ref().map(|limit| (limit.value, &limit.origin))),
+        ("cpu", "%", limits.cpu_percent.as_ref().map(|limit| (limit.value.into(), &limit.origin))),
+        ("files", "", limits.files.as_ref().map(|limit| (limit.value, &limit.origin))),
+        ("time", "s", limits.time_seconds.as_ref().map(|limit| (limit.value, &limit.origin))),
+    ];
+    for (name, unit, limit) in rows {
+        if let Some((value, origin)) = limit {
+            let _ = writeln!(out, "  limit {name} {value} {unit}  ({origin})");
+        }
+    }
+}
+
 fn line(out: &mut String, name: &str, value: &str) {
     let _ = writeln!(out, "{name:<10} {value}");
 }
@@ -126,7 +158,11 @@ fn network(out: &mut String, rule: &NetworkRule) {
         let port = target.value.port.map_or(String::new(), |port| format!(":{port}"));
         let _ = writeln!(out, "  {host} is dialled at {}{port}  ({})", target.value.addr, target.origin);
     }
-    out.push_str("  everything else is refused\n");
+    out.push_str(if policy.allow.is_empty() {
+        "  no host is allowed\n"
+    } else {
+        "  everything else is refused\n"
+    });
 }
 
 fn source(rule: &FileRule) -> String {

@@ -109,6 +109,11 @@ pub fn resolve(
     variables
 }
 
+/// Whether a variable of this name may hold a secret.
+pub fn looks_secret(name: &str) -> bool {
+    find(&TABLE.secret, name).is_some()
+}
+
 fn find<'a>(rows: &'a [Row], name: &str) -> Option<&'a Row> {
     rows.iter().find(|row| row.names.iter().any(|pattern| matches(pattern, name)))
 }

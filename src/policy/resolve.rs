@@ -15,9 +15,9 @@ use crate::host::system::{MountKind, SystemMount};
 use crate::plan::operation::Access;
 
 use super::files::{FileRule, FileRules, Shape, Source, Tree};
-use super::host_rule::HostPattern;
+use super::host_rule::{HostPattern, Hosts};
 use super::net::NetPolicy;
-use super::origin::{Origin, Sourced};
+use super::origin::{Layer, Origin, Sourced};
 use crate::plan::seccomp::Debuggers;
 
 use super::{Facts, Hidden, NetworkRule, Policy, ProcView, ProtectedPath};
@@ -202,7 +202,16 @@ fn hidden(facts: &Facts, home: &Path) -> Vec<Hidden> {
 fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<NetworkRule> {
     let lockdown = settings.profile.value == Profile::Lockdown;
     match settings.network.value {
-        NetworkMode::Off => return Ok(NetworkRule::Off),
+        NetworkMode::Off => {
+            let typed = |rule: &&Sourced<HostPattern>| rule.origin.layer == Layer::CommandLine;
+            if let Some(rule) = settings.allow.iter().find(typed) {
+                warnings.push(format!(
+                    "the network is off ({}), so that {} is not reachable ({})",
+                    settings.network.origin, rule.value, rule.origin
+                ));
+            }
+            return Ok(NetworkRule::Off);
+        }
         NetworkMode::Open => {
             if lockdown {
                 return Err(Error::new(Kind::Refused, "--network open is not possible under lockdown")
@@ -212,6 +221,13 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
             return Ok(NetworkRule::DangerOpen);
         }
         NetworkMode::Filtered => {}
+    }
+    for rule in settings.allow.iter().filter(|rule| names_loopback(&rule.value)) {
+        warnings.push(format!(
+            "{} is the jail's own loopback, which needs no rule; for a server of this machine give it a name: \
+             --allow-host dev.internal:PORT --resolve dev.internal=127.0.0.1 ({})",
+            rule.value, rule.origin
+        ));
     }
     let mut allow = settings.allow.clone();
     if settings.agent_hosts.value
@@ -243,6 +259,14 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
         resolve: settings.resolve.clone(),
         own_addresses: facts.own_addresses.clone(),
     })))
+}
+
+fn names_loopback(pattern: &HostPattern) -> bool {
+    match pattern.hosts() {
+        Hosts::Net(net) => net.addr().is_loopback(),
+        Hosts::Exact(name) => name.as_str() == "localhost",
+        Hosts::Any | Hosts::Below(_) | Hosts::Domain(_) => false,
+    }
 }
 
 fn landlock(profile: Profile, facts: &Facts, warnings: &mut Vec<String>) -> Result<Option<i32>> {

@@ -25,7 +25,7 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
         let Prepared { policy, plan, .. } = &prepared;
         return match arguments.json {
             true => report::output(format!("{:#}\n", show::json(policy, plan)).as_bytes()),
-            false => report::output(show::text(policy, plan).as_bytes()),
+            false => report::output(show::rules(policy).as_bytes()),
         };
     }
     let answers =
@@ -40,7 +40,15 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
 
 fn ask(prepared: &Prepared, target: &OsString) -> Result<Answer> {
     let text = target.to_string_lossy();
-    if !is_path(&text) {
+    if text.is_empty() {
+        return Err(Error::new(Kind::Usage, "an empty word is no path, host or variable"));
+    }
+    if text.contains("://") {
+        return Err(Error::new(Kind::Usage, format!("{} is a URL", escape(&*text)))
+            .hint("give the host alone, as in --allow-host"));
+    }
+    // A name that exists is a path, whatever else it could be.
+    if !is_path(&text) && std::fs::symlink_metadata(target).is_err() {
         return Ok(answer(&prepared.policy, &text, None));
     }
     let path = match text.strip_prefix("~/") {

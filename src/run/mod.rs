@@ -12,7 +12,7 @@ use crate::cli::RunArgs;
 use crate::error::{Error, Kind, Result};
 use crate::launch::keeper::Keeper;
 use crate::plan::show;
-use crate::report::{self, Reporter};
+use crate::report::{self, Reporter, Verbosity};
 use crate::sys::process::own_umask;
 
 use self::prepare::{Request, prepare};
@@ -30,7 +30,13 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
         None if arguments.json => {
             report::output(format!("{:#}\n", show::json(&prepared.policy, &prepared.plan)).as_bytes())
         }
-        None => report::output(show::text(&prepared.policy, &prepared.plan).as_bytes()),
+        None => {
+            let mut text = show::rules(&prepared.policy);
+            if arguments.loudness.verbosity() == Verbosity::Verbose {
+                text.push_str(&show::operations(&prepared.plan));
+            }
+            report::output(text.as_bytes())
+        }
     }
 }
 

@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 use crate::launch::keeper::Keeper;
 use crate::launch::start::{held, order};
 use crate::launch::supervisor::{End, Supervisor};
+use crate::plan::operation::Access;
+use crate::plan::show;
 use crate::policy::{NetworkRule, Policy};
 use crate::report::Reporter;
 use crate::terminal::{Classes, Terminal};
@@ -52,6 +54,9 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         }));
     }
     reporter.start_line(&start_line(policy));
+    for line in show::rules(policy).lines() {
+        reporter.detail(line);
+    }
     if std::process::id().is_multiple_of(PRUNE_EVERY) {
         // Beside the command: the launch does not wait for it.
         let logs = prepared.log.clone();
@@ -218,8 +223,9 @@ fn start_line(policy: &Policy) -> String {
         },
     };
     let landlock = policy.landlock_abi.map_or("no Landlock".to_owned(), |abi| format!("Landlock ABI {abi}"));
-    let held = policy.protected.len();
-    format!(
-        "profile {profile}; network {network}; {held} protected paths; masked secrets none; {landlock}; seccomp"
-    )
+    let held = match policy.protected.iter().filter(|held| held.access == Access::ReadOnly).count() {
+        1 => "1 protected path".to_owned(),
+        count => format!("{count} protected paths"),
+    };
+    format!("profile {profile}; network {network}; {held}; {landlock}; seccomp")
 }

@@ -44,7 +44,7 @@ pub(super) fn made(
         ("/etc/group", groups),
         ("/etc/hosts", "127.0.0.1\tlocalhost ai-jail\n::1\tlocalhost\n".to_owned()),
         ("/etc/hostname", "ai-jail\n".to_owned()),
-        ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n".to_owned()),
+        ("/etc/nsswitch.conf", nsswitch(network)),
         ("/etc/resolv.conf", resolver),
         ("/etc/machine-id", format!("{}\n", machine_id(&facts.project))),
         (GIT_CONFIG, git_config(&facts.git_config)),
@@ -56,6 +56,18 @@ pub(super) fn made(
         files.push((TRUST.into(), bundle.clone()));
     }
     files
+}
+
+/// Where names are looked up. Without a network there is no resolver to ask, so that an answer is "no such host" at once
+/// and not "try again", which some clients do for minutes.
+fn nsswitch(network: &NetworkRule) -> String {
+    let hosts = match network {
+        NetworkRule::Off => "files",
+        NetworkRule::Filtered(_) | NetworkRule::DangerOpen => "files dns",
+    };
+    let others =
+        "passwd: files\ngroup: files\nshadow: files\nnetworks: files\nprotocols: files\nservices: files\n";
+    format!("{others}hosts: {hosts}\n")
 }
 
 /// Stable for a project, and says nothing about the machine.
@@ -108,7 +120,8 @@ fn about(settings: &Settings, facts: &Facts, network: &NetworkRule, protected: &
         NetworkRule::Off => text.push_str("network: none; hosts by --allow-host HOST\n"),
         NetworkRule::DangerOpen => text.push_str("network: open\n"),
         NetworkRule::Filtered(policy) => {
-            text.push_str("network: only these hosts; more by --allow-host HOST (or HOST:PORT)\n");
+            let which = if policy.allow.is_empty() { "no host" } else { "only these hosts" };
+            text.push_str(&format!("network: {which}; more by --allow-host HOST (or HOST:PORT)\n"));
             for Sourced { value, .. } in &policy.allow {
                 text.push_str(&format!("  {value}\n"));
             }
@@ -121,7 +134,7 @@ fn about(settings: &Settings, facts: &Facts, network: &NetworkRule, protected: &
             text.push_str(&format!("  {}\n", path.root.join(&path.below).display()));
         }
     }
-    text.push_str("git: commits work; what writes .git/config (remote add, config, submodule init, branch tracking) is for the user to run outside\n");
+    text.push_str("git: commits work; what writes .git/config (remote add, config, submodule init, branch tracking) is for the user to run outside;\n     a worktree has to be added below the project: anywhere else it would be in this private home only\n");
     text
 }
 

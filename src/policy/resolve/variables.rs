@@ -15,6 +15,9 @@ use super::etc::{GIT_CONFIG, TRUST};
 /// The doors' proxy, for programs that want one; the others reach the same policy by name.
 const PROXY: &str = "http://127.0.0.1:3128";
 
+/// Names and addresses of the jail's own servers, which are reached without the proxy.
+const OWN_HOSTS: &str = "localhost,.localhost,ai-jail,127.0.0.1,127.0.0.0/8,0.0.0.0,::1";
+
 /// Variables in which programs look for a trust bundle: OpenSSL, curl, git, Node, Python, Deno, cargo, Nix, AWS, gRPC, and
 /// Google's tools.
 const TRUST_VARIABLES: [&str; 12] = [
@@ -93,7 +96,7 @@ pub(super) fn resolve(
             set(name, PROXY.into(), "the jail's door to the network");
         }
         for name in ["NO_PROXY", "no_proxy"] {
-            set(name, "localhost,127.0.0.1,::1".into(), "the jail's own servers");
+            set(name, OWN_HOSTS.into(), "the jail's own servers");
         }
     }
     env::resolve(settings, &facts.environment, ours)
