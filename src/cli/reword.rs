@@ -72,13 +72,18 @@ fn invalid_value(error: &clap::Error, arg: &str, value: &str) -> Error {
         reworded = reworded.because(escape(&source.to_string()));
     } else if !valid.is_empty() {
         reworded = match text(error, ContextKind::SuggestedValue).as_str() {
-            near if near.is_empty() || later.is_some() => reworded.hint(format!("it takes one of {valid}")),
+            near if near.is_empty() || later.is_some() || !close(value, near) => reworded.hint(format!("it takes one of {valid}")),
             near => {
                 reworded.because(format!("it takes one of {valid}")).hint(format!("did you mean `{near}`?"))
             }
         };
     }
     reworded
+}
+
+/// Whether a suggestion is a slip of the finger away; clap's own measure finds `open` near `none`.
+fn close(typed: &str, near: &str) -> bool {
+    strsim::osa_distance(typed, near) <= near.chars().count().div_ceil(4)
 }
 
 /// Options that are documented for later versions.

@@ -91,6 +91,10 @@ pub(super) fn resolve(
             set(name, TRUST.into(), "the jail's trust bundle");
         }
     }
+    if matches!(network, NetworkRule::Off) {
+        // npm would ask again for more than a minute.
+        set("npm_config_fetch_retries", "0".into(), "there is no network");
+    }
     if matches!(network, NetworkRule::Filtered(_)) {
         for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
             set(name, PROXY.into(), "the jail's door to the network");
