@@ -15,6 +15,8 @@ pub mod cli;
 pub mod config;
 pub mod egress;
 pub mod error;
+#[expect(clippy::disallowed_methods, reason = "holds back what appeared")]
+pub mod guard;
 #[expect(clippy::disallowed_methods, reason = "reads the machine")]
 pub mod host;
 #[expect(clippy::disallowed_methods, reason = "the stage inside the jail")]

@@ -72,7 +72,9 @@ fn invalid_value(error: &clap::Error, arg: &str, value: &str) -> Error {
         reworded = reworded.because(escape(&source.to_string()));
     } else if !valid.is_empty() {
         reworded = match text(error, ContextKind::SuggestedValue).as_str() {
-            near if near.is_empty() || later.is_some() || !close(value, near) => reworded.hint(format!("it takes one of {valid}")),
+            near if near.is_empty() || later.is_some() || !close(value, near) => {
+                reworded.hint(format!("it takes one of {valid}"))
+            }
             near => {
                 reworded.because(format!("it takes one of {valid}")).hint(format!("did you mean `{near}`?"))
             }

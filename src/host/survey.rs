@@ -11,7 +11,7 @@ use crate::error::{Error, Kind, Result};
 use crate::plan::operation::Access;
 use crate::policy::files::{FileRule, Shape, Source, Tree};
 use crate::policy::origin::{Layer, Origin, Sourced};
-use crate::policy::{Facts, Grant, ProtectedTree};
+use crate::policy::{Facts, Grant, ProtectedTree, TreeKind};
 
 use super::command::Command;
 use super::git_config::{CarriedGitConfig, Lfs};
@@ -211,13 +211,23 @@ fn trees(
             }
             warnings.push(format!("{what}: protected paths beyond that are not held"));
         }
-        trees.push(ProtectedTree { root: root.to_path_buf(), found: found.paths });
+        trees.push(ProtectedTree {
+            root: root.to_path_buf(),
+            kind: TreeKind::Files,
+            more: more.to_vec(),
+            found: found.paths,
+        });
     }
     for directory in git_outside {
         let mut found = protected::git_directory(directory, Path::new(""));
         // The mount of the directory itself needs no pin.
         found.retain(|path| !path.below.as_os_str().is_empty());
-        trees.push(ProtectedTree { root: directory.clone(), found });
+        trees.push(ProtectedTree {
+            root: directory.clone(),
+            kind: TreeKind::GitDirectory,
+            more: Vec::new(),
+            found,
+        });
     }
     Ok(trees)
 }

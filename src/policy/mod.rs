@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::config::settings::{HomeMode, Limits, Profile, Settings};
+use crate::config::settings::{HomeMode, Limits, Profile, Protect, Settings};
 use crate::host::agents::Agent;
 use crate::host::system::SystemMount;
 use crate::host::user::User;
@@ -93,11 +93,25 @@ pub enum Trust {
     None,
 }
 
+/// How a tree is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TreeKind {
+    /// A project, or a writable grant.
+    Files,
+    /// A git directory outside the project.
+    GitDirectory,
+}
+
 /// The protected paths of one tree.
 #[derive(Debug, Clone)]
 pub struct ProtectedTree {
     /// Its root on the host.
     pub root: PathBuf,
+    /// What kind of tree it is.
+    pub kind: TreeKind,
+    /// Names of an agent preset of the user's that are protected too.
+    pub more: Vec<String>,
     /// What was found, below the root.
     pub found: Vec<crate::host::protected::Protected>,
 }
@@ -226,6 +240,13 @@ pub struct Policy {
     pub trust_covers: Vec<PathBuf>,
     /// What was asked for, for `explain`.
     pub settings: Settings,
+}
+
+impl Policy {
+    /// Whether the user switched protected paths off as a whole.
+    pub fn protected_off(&self) -> bool {
+        self.settings.protect.value == Protect::DangerOff
+    }
 }
 
 pub use self::resolve::resolve;

@@ -96,8 +96,10 @@ fn trial() -> Result<()> {
         ..RunOptions::default()
     };
     let keeper = Keeper::start()?;
-    let prepared =
-        prepare(&Request { options: &options, command: &[OsString::from("true")], umask: own_umask() })?;
+    let prepared = prepare(
+        &Host::read()?,
+        &Request { options: &options, command: &[OsString::from("true")], umask: own_umask() },
+    )?;
     let streams = Streams { stdin: Stream::Other, stdout: Stream::Other, stderr: Stream::Other };
     order(&keeper, &prepared.plan, &prepared.data, &streams, None)?;
     let held = held(&keeper)?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::cli::ExplainArgs;
 use crate::error::{Error, Kind, Result};
+use crate::host::Host;
 use crate::plan::show;
 use crate::policy::explain::{Answer, explain as answer, is_path};
 use crate::report;
@@ -20,7 +21,8 @@ const ANY_COMMAND: &str = "sh";
 pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
     let any = [OsString::from(ANY_COMMAND)];
     let command = if arguments.command.is_empty() { &any[..] } else { &arguments.command };
-    let prepared = prepare(&Request { options: &arguments.options, command, umask: own_umask() })?;
+    let prepared =
+        prepare(&Host::read()?, &Request { options: &arguments.options, command, umask: own_umask() })?;
     if arguments.targets.is_empty() {
         let Prepared { policy, plan, .. } = &prepared;
         return match arguments.json {

@@ -10,12 +10,14 @@ pub use self::explain::explain;
 
 use crate::cli::RunArgs;
 use crate::error::{Error, Kind, Result};
+use crate::guard::{Places, sweep_abandoned};
+use crate::host::Host;
 use crate::launch::keeper::Keeper;
 use crate::plan::show;
 use crate::report::{self, Reporter, Verbosity};
 use crate::sys::process::own_umask;
 
-use self::prepare::{Request, prepare};
+use self::prepare::{Prepared, Request, prepare};
 
 /// Runs the command in a jail, or shows with `--dry-run` what that would mean. Returns the exit status.
 pub fn run(arguments: &RunArgs) -> Result<u8> {
@@ -23,8 +25,14 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     let umask = own_umask();
     // Started before anything is read, so that it is ready when the plan is.
     let keeper = if arguments.dry_run { None } else { Some(Keeper::start()?) };
-    let prepared = prepare(&Request { options: &arguments.options, command: &arguments.command, umask })
-        .map_err(doctor::machine)?;
+    let host = Host::read()?;
+    // Before anything is looked at: what a killed session left in protected places is not to be taken for the user's.
+    let swept = match keeper {
+        Some(_) => sweep_abandoned(&Places::new(&host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail"))),
+        None => Vec::new(),
+    };
+    let request = Request { options: &arguments.options, command: &arguments.command, umask };
+    let prepared = Prepared { swept, ..prepare(&host, &request).map_err(doctor::machine)? };
     match keeper {
         Some(keeper) => session::run(keeper, &prepared, &Reporter::new(arguments.loudness.verbosity())),
         None if arguments.json => {

@@ -17,7 +17,7 @@ use crate::plan::Plan;
 use crate::plan::compile::{Context, compile};
 use crate::plan::inner::InnerTerminal;
 use crate::plan::seccomp::{self, Arch};
-use crate::policy::{Policy, resolve};
+use crate::policy::{Policy, ProtectedTree, resolve};
 use crate::terminal::{Stream, Streams};
 
 /// The managed policy of this machine.
@@ -36,22 +36,25 @@ pub(super) struct Prepared {
     pub(super) policy: Policy,
     pub(super) plan: Plan,
     pub(super) streams: Streams,
+    /// What was held back of sessions whose supervisor was killed.
+    pub(super) swept: Vec<String>,
+    /// What is protected in the writable trees.
+    pub(super) trees: Vec<ProtectedTree>,
     /// `$XDG_DATA_HOME/ai-jail`.
     pub(super) data: PathBuf,
-    /// `$XDG_STATE_HOME/ai-jail/log`.
-    pub(super) log: PathBuf,
+    /// `$XDG_STATE_HOME/ai-jail`.
+    pub(super) state: PathBuf,
 }
 
 /// Reads the machine and the configuration, resolves the policy, compiles the plan. Changes nothing.
-pub(super) fn prepare(request: &Request<'_>) -> Result<Prepared> {
-    let host = Host::read()?;
+pub(super) fn prepare(host: &Host, request: &Request<'_>) -> Result<Prepared> {
     let cwd = host.cwd.clone().unwrap_or_else(|| PathBuf::from("/"));
     let named = request.options.project.as_deref();
-    let project = Project::find(&host, named)?;
+    let project = Project::find(host, named)?;
     let Some((program, _)) = request.command.split_first() else {
         return Err(Error::new(Kind::Usage, "no command was given"));
     };
-    let command = Command::find(&host, &project.root, program)?;
+    let command = Command::find(host, &project.root, program)?;
     let scalars = EnvScalars::read(|name| host.environment.var(name).map(OsString::from))?;
     let user_file = host.xdg("XDG_CONFIG_HOME", ".config").join("ai-jail/config.toml");
     let paths = Paths {
@@ -75,7 +78,7 @@ pub(super) fn prepare(request: &Request<'_>) -> Result<Prepared> {
             .because("the table of system calls knows x86_64 and aarch64")
     })?;
     let mut warnings = Vec::new();
-    let facts = survey(&host, &settings, &project, &command, request.command.to_vec(), &mut warnings)?;
+    let facts = survey(host, &settings, &project, &command, request.command.to_vec(), &mut warnings)?;
     let mut policy = resolve(&settings, &facts)?;
     policy.warnings.splice(0..0, warnings);
     let streams = Streams::detect();
@@ -94,7 +97,9 @@ pub(super) fn prepare(request: &Request<'_>) -> Result<Prepared> {
         plan,
         streams,
         data: context.store,
-        log: host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail/log"),
+        swept: Vec::new(),
+        trees: facts.trees,
+        state: host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail"),
     })
 }
 

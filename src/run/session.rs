@@ -10,6 +10,7 @@ use crate::audit::{self as event, Counters, Event, Log, SessionId};
 use crate::config::settings::NetworkMode;
 use crate::egress::{Door, NetEvent, Observer, Verdict};
 use crate::error::{Error, Result};
+use crate::guard::{Guard, Places};
 use crate::launch::keeper::Keeper;
 use crate::launch::start::{held, order};
 use crate::launch::supervisor::{End, Supervisor};
@@ -22,6 +23,8 @@ use crate::terminal::{Classes, Terminal};
 use super::doctor::cause;
 use super::prepare::Prepared;
 
+/// The logs' directory below ai-jail's state.
+const LOG: &str = "log";
 /// One session of so many, on average, removes old logs: that reads the whole directory.
 const PRUNE_EVERY: u32 = 16;
 
@@ -35,8 +38,13 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     let terminal = Terminal::open(streams, Classes::default())?;
     order(&keeper, plan, &prepared.data, streams, terminal.as_ref()).map_err(cause)?;
     // While the jail is built and held: nothing runs before the log is open.
-    let record = Arc::new(Record::open(prepared, reporter)?);
+    let session = SessionId::new(OffsetDateTime::now_utc(), std::process::id());
+    let guard = guard(prepared, &session, reporter);
+    let record = Arc::new(Record::open(prepared, session, reporter)?);
     record.add(&Event::Start(start_record(policy, prepared)));
+    for line in &prepared.swept {
+        record.add(&note(event::NoteKind::Guard, line));
+    }
     let supervisor = Supervisor::new()?;
     let held = match held(&keeper) {
         Ok(held) => held,
@@ -47,11 +55,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     };
     for note in &held.notes {
         reporter.warn(note);
-        record.add(&Event::Note(event::Note {
-            kind: event::NoteKind::Mount,
-            path: None,
-            text: note.clone(),
-        }));
+        record.add(&self::note(event::NoteKind::Mount, note));
     }
     reporter.start_line(&start_line(policy));
     for line in show::rules(policy).lines() {
@@ -59,15 +63,24 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     }
     if std::process::id().is_multiple_of(PRUNE_EVERY) {
         // Beside the command: the launch does not wait for it.
-        let logs = prepared.log.clone();
+        let logs = prepared.state.join(LOG);
         std::thread::spawn(move || Log::prune(&logs));
     }
     let attended = supervisor.attend(&keeper, plan, held, terminal, Arc::clone(&record) as Arc<dyn Observer>);
     // The warden says the end when nothing of the jail is left; after an error it is waited for.
+    if attended.is_ok() {
+        keeper.dismiss();
+    } else {
+        drop(keeper);
+    }
+    for line in guard.map(Guard::finish).unwrap_or_default() {
+        record.add(&note(event::NoteKind::Guard, &line));
+    }
     let (end, drops) = match attended {
         Ok(attended) => attended,
         Err(error) => {
-            record.end(event::Exit::Failed, started);
+            let summary = record.end(event::Exit::Failed, started);
+            reporter.summary(&summary);
             return Err(error);
         }
     };
@@ -83,11 +96,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         End::Status(status) if status > 128 => (status, event::Exit::Signal(status - 128)),
         End::Status(status) => (status, event::Exit::Status(u8::try_from(status).unwrap_or(u8::MAX))),
         End::TimedOut => {
-            record.add(&Event::Note(event::Note {
-                kind: event::NoteKind::Limit,
-                path: None,
-                text: "the time limit ended the jail".to_owned(),
-            }));
+            record.add(&note(event::NoteKind::Limit, "the time limit ended the jail"));
             (124, event::Exit::Failed)
         }
     };
@@ -99,8 +108,27 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     if policy.settings.summary.value && !summary.is_empty() {
         reporter.summary(&summary);
     }
-    keeper.dismiss();
     Ok(u8::try_from(status).unwrap_or(u8::MAX))
+}
+
+/// The guard over what appears in protected places. Without a record of its own a session is swept at its end alone.
+fn guard(prepared: &Prepared, session: &SessionId, reporter: &Reporter) -> Option<Guard> {
+    if prepared.policy.protected_off() || prepared.trees.is_empty() {
+        return None;
+    }
+    match Guard::start(Places::new(&prepared.state), &session.to_string(), &prepared.trees) {
+        Ok(guard) => Some(guard),
+        Err(error) => {
+            reporter.warn(&format!(
+                "{error}; what appears in protected places is not held back when this session ends: look at `git status` afterwards"
+            ));
+            None
+        }
+    }
+}
+
+fn note(kind: event::NoteKind, text: &str) -> Event {
+    Event::Note(event::Note { kind, path: None, text: text.to_owned() })
 }
 
 /// The log and the counters of one session; the doors report to it.
@@ -117,9 +145,8 @@ struct Inner {
 
 impl Record {
     /// Opens the log. One that cannot be written stops the launch when the policy says so, else it is one warning.
-    fn open(prepared: &Prepared, reporter: &Reporter) -> Result<Self> {
-        let session = SessionId::new(OffsetDateTime::now_utc(), std::process::id());
-        let log = match Log::open(&prepared.log, session) {
+    fn open(prepared: &Prepared, session: SessionId, reporter: &Reporter) -> Result<Self> {
+        let log = match Log::open(&prepared.state.join(LOG), session) {
             Ok(log) => Some(log),
             Err(error) if prepared.policy.settings.log_required.value => {
                 return Err(error.hint("log.required is set, so nothing runs without a log"));

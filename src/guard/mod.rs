@@ -1,0 +1,97 @@
+//! What appears in protected places while a jail runs is held back (FS-6).
+//!
+//! A path that other tools run by themselves and that was absent at launch must not be there after the session. The
+//! launch writes down what was protected ([`record`]); when the jail has ended, or at the next launch when the supervisor
+//! was killed, the trees are looked at again ([`sweep`]), and what is new goes to the [`quarantine`]: never deleted, and
+//! brought back by a command of the user's.
+
+pub mod quarantine;
+pub mod record;
+pub mod repository;
+pub mod sweep;
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Result;
+use crate::policy::ProtectedTree;
+
+use self::quarantine::Quarantine;
+use self::record::Record;
+
+/// Where the guard keeps its things: `$XDG_STATE_HOME/ai-jail`.
+#[derive(Debug, Clone)]
+pub struct Places {
+    root: PathBuf,
+}
+
+impl Places {
+    /// Below `state`, which is ai-jail's own state directory.
+    pub fn new(state: &Path) -> Self {
+        Self { root: state.to_path_buf() }
+    }
+
+    /// The records of running sessions.
+    pub fn sessions(&self) -> PathBuf {
+        self.root.join("sessions")
+    }
+
+    /// What was held back.
+    pub fn quarantine(&self) -> PathBuf {
+        self.root.join("quarantine")
+    }
+}
+
+/// The guard of one session.
+#[derive(Debug)]
+pub struct Guard {
+    places: Places,
+    record: Record,
+}
+
+impl Guard {
+    /// Writes down what is protected in `trees`, so that the next launch can sweep if this one cannot.
+    ///
+    /// # Errors
+    /// When the record cannot be written.
+    pub fn start(places: Places, session: &str, trees: &[ProtectedTree]) -> Result<Self> {
+        let record = Record::write(&places.sessions(), session, trees)?;
+        Ok(Self { places, record })
+    }
+
+    /// Looks at the trees again and holds back what is new. To be called when nothing of the jail is left. Returns one
+    /// line for each thing that the user should know, most important first.
+    pub fn finish(self) -> Vec<String> {
+        let lines = sweep_record(&self.places, &self.record);
+        self.record.remove();
+        lines
+    }
+}
+
+/// Sweeps after sessions whose supervisor was killed. Returns lines as [`Guard::finish`] does.
+pub fn sweep_abandoned(places: &Places) -> Vec<String> {
+    let mut lines = Vec::new();
+    for record in Record::abandoned(&places.sessions()) {
+        lines.extend(sweep_record(places, &record));
+        record.remove();
+    }
+    lines
+}
+
+fn sweep_record(places: &Places, record: &Record) -> Vec<String> {
+    let mut quarantine = Quarantine::new(&places.quarantine(), &record.session);
+    let mut lines = Vec::new();
+    for tree in &record.trees {
+        sweep::sweep(tree, &mut quarantine);
+    }
+    lines.extend(quarantine.left().iter().map(|left| {
+        format!("{} appeared in a protected place and could not be moved away: {}; look at it before you use the project", left.path, left.why)
+    }));
+    if let Some((first, rest)) = quarantine.held().split_first() {
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        lines.push(format!(
+            "held back {first}{more}: other tools run it by themselves; `ai-jail quarantine list` shows it, `ai-jail quarantine restore {}` brings it back",
+            record.session
+        ));
+    }
+    lines
+}

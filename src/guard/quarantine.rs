@@ -1,0 +1,236 @@
+//! The quarantine: what was held back, where it was, and the way back. Nothing is deleted and nothing is overwritten.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, chmodat, open, openat, openat2, renameat_with,
+};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Kind, Result};
+use crate::sanitize::escape;
+
+mod copy;
+
+/// The list of a session's things, one JSON line each.
+const INDEX: &str = "index.jsonl";
+/// How many things one session may have held back; what is beyond is left and reported.
+const MAX_ITEMS: usize = 1000;
+
+/// The quarantine of one session; its directory is made when something is held back.
+#[derive(Debug)]
+pub struct Quarantine {
+    dir: PathBuf,
+    held: Vec<String>,
+    left: Vec<Left>,
+}
+
+/// Something that could not be moved away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// Where it is, escaped.
+    pub path: String,
+    /// Why it could not be moved.
+    pub why: String,
+}
+
+/// One thing in the quarantine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// The session.
+    #[serde(skip)]
+    pub session: String,
+    /// Its number in the session, from 1.
+    pub number: usize,
+    /// The tree that it was in.
+    #[serde(with = "crate::plan::raw")]
+    pub root: PathBuf,
+    /// Where it was below.
+    #[serde(with = "crate::plan::raw")]
+    pub below: PathBuf,
+}
+
+impl Item {
+    /// How it is named on the command line.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.session, self.number)
+    }
+}
+
+impl Quarantine {
+    /// The quarantine of `session` below `dir`.
+    pub fn new(dir: &Path, session: &str) -> Self {
+        Self { dir: dir.join(session), held: Vec::new(), left: Vec::new() }
+    }
+
+    /// What was held back, as escaped paths.
+    pub fn held(&self) -> &[String] {
+        &self.held
+    }
+
+    /// What could not be moved away.
+    pub fn left(&self) -> &[Left] {
+        &self.left
+    }
+
+    /// Moves `below`, in the tree at `root`, to the quarantine. What cannot be moved loses its executable bit and is
+    /// reported. Returns whether it is gone from its place.
+    pub fn hold_back(&mut self, root: &Path, below: &Path) -> bool {
+        let path = escape(&root.join(below)).to_string();
+        match self.take(root, below) {
+            Ok(()) => {
+                self.held.push(path);
+                true
+            }
+            Err(why) => {
+                disarm(root, below);
+                self.left.push(Left { path, why: why.to_string() });
+                false
+            }
+        }
+    }
+
+    /// Writes a file where something was held back, unless something is there again.
+    pub fn replace(&mut self, root: &Path, below: &Path, text: &str) {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let written = place(root, below)
+            .and_then(|(parent, name)| {
+                Ok(openat(&parent, name, flags, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH)?)
+            })
+            .and_then(|file| File::from(file).write_all(text.as_bytes()));
+        if let Err(why) = written {
+            self.left.push(Left {
+                path: escape(&root.join(below)).to_string(),
+                why: format!("its harmless part cannot be written: {why}"),
+            });
+        }
+    }
+
+    fn take(&self, root: &Path, below: &Path) -> std::io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        let number = items(&self.dir).len() + 1;
+        if number > MAX_ITEMS {
+            return Err(std::io::Error::other(format!("more than {MAX_ITEMS} things were held back")));
+        }
+        let (parent, name) = place(root, below)?;
+        // Written first: an entry without its thing is harmless, a thing without its entry cannot be brought back.
+        let item =
+            Item { session: String::new(), number, root: root.to_path_buf(), below: below.to_path_buf() };
+        let mut line = serde_json::to_vec(&item)?;
+        line.push(b'\n');
+        File::options().append(true).create(true).mode(0o600).open(self.dir.join(INDEX))?.write_all(&line)?;
+        let to = open(
+            &self.dir,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        match renameat_with(&parent, name, &to, number.to_string(), RenameFlags::NOREPLACE) {
+            Err(Errno::XDEV) => copy::across(&parent, Path::new(name), &to, Path::new(&number.to_string())),
+            other => Ok(other?),
+        }
+    }
+}
+
+/// Everything in the quarantine below `dir`, oldest session first.
+pub fn list(dir: &Path) -> Vec<Item> {
+    let mut sessions: Vec<PathBuf> =
+        fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    sessions.sort();
+    sessions
+        .iter()
+        .flat_map(|session| items(session))
+        .filter(|item| thing(dir, item).symlink_metadata().is_ok())
+        .collect()
+}
+
+/// Brings `item` back to where it was.
+///
+/// # Errors
+/// When something is there again, or the directory that it was in is gone.
+pub fn restore(dir: &Path, item: &Item) -> Result<()> {
+    let shown = escape(&item.root.join(&item.below)).to_string();
+    let failed = |why: std::io::Error| {
+        let error = Error::new(Kind::Refused, format!("{shown} cannot be brought back")).because(&why);
+        match why.kind() {
+            std::io::ErrorKind::AlreadyExists => error.hint("move what is there away first"),
+            std::io::ErrorKind::NotFound => error.hint("make the directory that it was in first"),
+            _ => error,
+        }
+    };
+    let session = dir.join(&item.session);
+    let from =
+        open(&session, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|error| failed(error.into()))?;
+    let (parent, name) = place(&item.root, &item.below).map_err(failed)?;
+    let number = item.number.to_string();
+    match renameat_with(&from, &number, &parent, name, RenameFlags::NOREPLACE) {
+        Err(Errno::XDEV) => {
+            copy::across(&from, Path::new(&number), &parent, Path::new(name)).map_err(failed)?
+        }
+        other => other.map_err(|error| failed(error.into()))?,
+    }
+    tidy(dir, &item.session);
+    Ok(())
+}
+
+/// Removes `item` for good.
+pub fn discard(dir: &Path, item: &Item) -> Result<()> {
+    let thing = thing(dir, item);
+    let gone = if thing.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        fs::remove_dir_all(&thing)
+    } else {
+        fs::remove_file(&thing)
+    };
+    gone.map_err(|error| Error::new(Kind::Setup, format!("{} cannot be removed", item.id())).because(error))?;
+    tidy(dir, &item.session);
+    Ok(())
+}
+
+fn thing(dir: &Path, item: &Item) -> PathBuf {
+    dir.join(&item.session).join(item.number.to_string())
+}
+
+fn items(session: &Path) -> Vec<Item> {
+    let Ok(index) = File::open(session.join(INDEX)) else { return Vec::new() };
+    let name = session.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let lines = BufReader::new(index).lines().map_while(std::io::Result::ok).take(2 * MAX_ITEMS);
+    lines
+        .filter_map(|line| serde_json::from_str::<Item>(&line).ok())
+        .map(|item| Item { session: name.clone(), ..item })
+        .collect()
+}
+
+/// A session of which nothing is left needs no directory.
+fn tidy(dir: &Path, session: &str) {
+    if list(dir).iter().all(|item| item.session != session) {
+        let _ = fs::remove_file(dir.join(session).join(INDEX));
+        let _ = fs::remove_dir(dir.join(session));
+    }
+}
+
+/// The directory that holds `below`, reached without a symlink, and the name in it.
+fn place<'a>(root: &Path, below: &'a Path) -> std::io::Result<(OwnedFd, &'a std::ffi::OsStr)> {
+    let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let name = below.file_name().ok_or_else(|| std::io::Error::other("it has no name"))?;
+    let root = openat(CWD, root, directory, Mode::empty())?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match below.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => Ok((openat2(&root, parent, directory, Mode::empty(), resolve)?, name)),
+        None => Ok((root, name)),
+    }
+}
+
+/// What stays in its place is at least not executable any more.
+fn disarm(root: &Path, below: &Path) {
+    let Ok((parent, name)) = place(root, below) else { return };
+    let Ok(metadata) = root.join(below).symlink_metadata() else { return };
+    if metadata.is_file() {
+        let mode = Mode::from_raw_mode(metadata.permissions().mode() & 0o666);
+        let _ = chmodat(&parent, name, mode, AtFlags::empty());
+    }
+}

@@ -1,0 +1,95 @@
+//! What was protected when a session began, on disk for as long as it runs.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Kind, Result};
+use crate::policy::{ProtectedTree, TreeKind};
+use crate::sanitize::escape;
+
+/// No record is longer (bytes): ten thousand paths of the longest kind.
+const LIMIT: u64 = 64 << 20;
+
+/// One writable tree: its root, and what was protected in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tree {
+    /// On the host.
+    #[serde(with = "crate::plan::raw")]
+    pub root: PathBuf,
+    /// Below the root.
+    #[serde(with = "crate::plan::raw::list")]
+    pub protected: Vec<PathBuf>,
+    /// How it is searched.
+    pub kind: TreeKind,
+    /// Names of an agent preset of the user's that are protected too.
+    #[serde(default)]
+    pub more: Vec<String>,
+}
+
+/// The record of one session. While the session runs its file is locked.
+#[derive(Debug)]
+pub struct Record {
+    /// The session's name.
+    pub session: String,
+    /// Its trees.
+    pub trees: Vec<Tree>,
+    path: PathBuf,
+    /// Held for the lock.
+    _file: File,
+}
+
+impl Record {
+    /// Writes and locks the record of `session` in `dir`, which is made too.
+    pub fn write(dir: &Path, session: &str, trees: &[ProtectedTree]) -> Result<Self> {
+        let failed = |error: std::io::Error| {
+            Error::new(Kind::Setup, format!("cannot write the record of this session in {}", escape(dir)))
+                .because(error)
+        };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+        let path = dir.join(format!("{session}.json"));
+        let mut file =
+            File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
+        let trees: Vec<Tree> = trees
+            .iter()
+            .map(|tree| Tree {
+                root: tree.root.clone(),
+                protected: tree.found.iter().map(|found| found.below.clone()).collect(),
+                kind: tree.kind,
+                more: tree.more.clone(),
+            })
+            .collect();
+        let json = serde_json::to_vec(&trees).map_err(|error| failed(error.into()))?;
+        file.write_all(&json).map_err(failed)?;
+        Ok(Self { session: session.to_owned(), trees, path, _file: file })
+    }
+
+    /// The records that nobody holds any more: their supervisor was killed. Each is locked by being returned.
+    pub fn abandoned(dir: &Path) -> Vec<Self> {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.filter_map(|entry| Self::abandoned_at(&entry.path())).collect()
+    }
+
+    fn abandoned_at(path: &Path) -> Option<Self> {
+        let session = path.file_name()?.to_str()?.strip_suffix(".json")?.to_owned();
+        let file =
+            File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+        let mut json = Vec::new();
+        (&file).take(LIMIT).read_to_end(&mut json).ok()?;
+        // One that was cut off says nothing that could be compared, and its session had not begun.
+        let trees = serde_json::from_slice(&json).unwrap_or_default();
+        Some(Self { session, trees, path: path.to_path_buf(), _file: file })
+    }
+
+    /// The session is over and swept.
+    pub fn remove(self) {
+        // One that stays is swept again by the next launch, which finds nothing.
+        let _ = fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,195 @@
+//! What is protected now and was absent at launch.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::host::protected::{self, Hold, Protected};
+use crate::policy::TreeKind;
+
+use super::quarantine::Quarantine;
+use super::record::Tree;
+use super::repository;
+
+/// Holds back what appeared in `tree`.
+pub fn sweep(tree: &Tree, quarantine: &mut Quarantine) {
+    let known: BTreeSet<&Path> = tree.protected.iter().map(PathBuf::as_path).collect();
+    let found = match tree.kind {
+        TreeKind::Files => protected::scan(&tree.root, &tree.more).paths,
+        TreeKind::GitDirectory => protected::git_directory(&tree.root, Path::new("")),
+    };
+    let new: Vec<&Protected> = found.iter().filter(|found| !known.contains(found.below.as_path())).collect();
+    let repositories: Vec<&Path> =
+        new.iter().filter(|found| found.hold == Hold::Pinned).map(|found| found.below.as_path()).collect();
+    let mut gone: Vec<&Path> = Vec::new();
+    for found in &new {
+        let below = found.below.as_path();
+        if found.hold == Hold::Pinned || gone.iter().any(|moved| below.starts_with(moved)) {
+            continue;
+        }
+        let in_new_repository = repositories.iter().any(|repository| below.starts_with(repository));
+        match repository::judge(&tree.root, below, in_new_repository) {
+            repository::Verdict::Keep => {}
+            repository::Verdict::HoldBack => {
+                quarantine.hold_back(&tree.root, below);
+                gone.push(below);
+            }
+            repository::Verdict::Hooks => repository::hold_back_hooks(&tree.root, below, quarantine),
+            repository::Verdict::Config => repository::hold_back_config(&tree.root, below, quarantine),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    struct Case {
+        dir: tempfile::TempDir,
+        tree: Tree,
+    }
+
+    impl Case {
+        fn new(before: &[(&str, &str)]) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let root = dir.path().join("project");
+            fs::create_dir(&root).unwrap();
+            let mut case = Self {
+                dir,
+                tree: Tree { root, protected: Vec::new(), kind: TreeKind::Files, more: Vec::new() },
+            };
+            case.write(before);
+            case.tree.protected =
+                protected::scan(&case.tree.root, &[]).paths.into_iter().map(|found| found.below).collect();
+            case
+        }
+
+        fn write(&self, files: &[(&str, &str)]) {
+            for (path, text) in files {
+                let place = self.tree.root.join(path);
+                fs::create_dir_all(place.parent().unwrap()).unwrap();
+                fs::write(place, text).unwrap();
+            }
+        }
+
+        fn sweep(&self) -> Vec<String> {
+            let mut quarantine = Quarantine::new(&self.dir.path().join("quarantine"), "s");
+            sweep(&self.tree, &mut quarantine);
+            assert!(quarantine.left().is_empty(), "{:?}", quarantine.left());
+            let prefix = format!("{}/", self.tree.root.display());
+            quarantine.held().iter().map(|path| path.replace(&prefix, "")).collect()
+        }
+
+        fn has(&self, path: &str) -> bool {
+            self.tree.root.join(path).symlink_metadata().is_ok()
+        }
+    }
+
+    #[test]
+    fn what_was_absent_and_is_protected_is_held_back_and_nothing_else() {
+        let case = Case::new(&[(".envrc", "old"), ("src/main.rs", "")]);
+        case.write(&[
+            (".claude/settings.json", "{}"),
+            (".claude/notes.txt", "x"),
+            (".vscode/tasks.json", "{}"),
+            ("sub/.envrc", "x"),
+            (".envrc", "changed outside"),
+            ("src/lib.rs", ""),
+        ]);
+        let mut held = case.sweep();
+        held.sort();
+        assert_eq!(held, [".claude/settings.json", ".vscode", "sub/.envrc"]);
+        for (path, there) in [
+            (".claude/settings.json", false),
+            (".claude/notes.txt", true),
+            (".vscode", false),
+            ("sub/.envrc", false),
+            (".envrc", true),
+            ("src/lib.rs", true),
+        ] {
+            assert_eq!(case.has(path), there, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_repository_that_the_agent_made_stays_without_what_runs_programs() {
+        let case = Case::new(&[("README", "")]);
+        let config = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = \"touch /tmp/x\"\n[remote \"o\"]\n\turl = https://example.com/x\n\tfetch = +refs/heads/*:refs/remotes/o/*\n";
+        case.write(&[
+            ("new/.git/HEAD", "ref: refs/heads/main\n"),
+            ("new/.git/config", config),
+            ("new/.git/hooks/pre-commit", "#!/bin/sh\n"),
+            ("new/.git/hooks/pre-commit.sample", "#!/bin/sh\n"),
+            ("new/.git/objects/x", ""),
+            ("new/.git/refs/heads/main", ""),
+        ]);
+        let held = case.sweep();
+        assert_eq!(held.len(), 2, "{held:?}");
+        assert!(case.has("new/.git/hooks/pre-commit.sample") && !case.has("new/.git/hooks/pre-commit"));
+        let now = fs::read_to_string(case.tree.root.join("new/.git/config")).unwrap();
+        assert!(
+            !now.contains("fsmonitor") && now.contains("https://example.com/x") && now.contains("bare"),
+            "{now}"
+        );
+        assert_eq!(case.sweep(), Vec::<String>::new(), "the second sweep finds nothing");
+    }
+
+    #[test]
+    fn a_harmless_new_repository_is_left_alone() {
+        let case = Case::new(&[]);
+        let config = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n[branch \"main\"]\n\tremote = o\n\tmerge = refs/heads/main\n";
+        case.write(&[
+            (".git/HEAD", "ref: refs/heads/main\n"),
+            (".git/config", config),
+            (".git/hooks/x.sample", ""),
+        ]);
+        assert_eq!(case.sweep(), Vec::<String>::new());
+        assert_eq!(fs::read_to_string(case.tree.root.join(".git/config")).unwrap(), config);
+    }
+
+    #[test]
+    fn what_leads_git_elsewhere_is_held_back_and_a_worktree_of_the_project_stays() {
+        let case = Case::new(&[
+            (".git/HEAD", "ref: x\n"),
+            (".git/config", "[core]\n"),
+            (".git/objects/x", ""),
+            (".git/refs/x", ""),
+        ]);
+        let root = case.tree.root.display().to_string();
+        case.write(&[
+            (".git/commondir", "/tmp/evil\n"),
+            ("evil/.git", "gitdir: /tmp/evil\n"),
+            ("wt/.git", &format!("gitdir: {root}/.git/worktrees/wt\n")),
+            (".git/worktrees/wt/HEAD", "ref: x\n"),
+            (".git/worktrees/wt/commondir", "../..\n"),
+            (".git/worktrees/wt/gitdir", &format!("{root}/wt/.git\n")),
+            (".git/worktrees/bad/HEAD", "ref: x\n"),
+            (".git/worktrees/bad/commondir", "/tmp/evil\n"),
+        ]);
+        let mut held = case.sweep();
+        held.sort();
+        assert_eq!(held, [".git/commondir", ".git/worktrees/bad/commondir", "evil/.git"]);
+        assert!(
+            case.has("wt/.git")
+                && case.has(".git/worktrees/wt/commondir")
+                && case.has(".git/worktrees/wt/gitdir")
+        );
+    }
+
+    #[test]
+    fn what_is_held_back_comes_back_by_its_name_and_never_over_something() {
+        let case = Case::new(&[]);
+        case.write(&[(".envrc", "one")]);
+        assert_eq!(case.sweep(), [".envrc"]);
+        let dir = case.dir.path().join("quarantine");
+        let items = super::super::quarantine::list(&dir);
+        assert_eq!(items.len(), 1);
+        case.write(&[(".envrc", "two")]);
+        assert!(super::super::quarantine::restore(&dir, &items[0]).is_err());
+        fs::remove_file(case.tree.root.join(".envrc")).unwrap();
+        super::super::quarantine::restore(&dir, &items[0]).unwrap();
+        assert_eq!(fs::read_to_string(case.tree.root.join(".envrc")).unwrap(), "one");
+        assert!(super::super::quarantine::list(&dir).is_empty());
+    }
+}
