@@ -67,6 +67,7 @@ fn act(invocation: Invocation) -> Result<u8> {
         Invocation::Run(arguments) => run::run(&arguments),
         Invocation::Doctor(arguments) => run::doctor(&arguments),
         Invocation::Explain(arguments) => run::explain(&arguments),
+        Invocation::Quarantine(arguments) => run::quarantine(&arguments),
         Invocation::Completions(arguments) => report::output(&arguments.script()),
         Invocation::Print(text) => report::output(text.as_bytes()),
     }

@@ -3,6 +3,7 @@
 pub mod completions;
 pub mod doctor;
 pub mod explain;
+pub mod quarantine;
 mod reword;
 pub mod run;
 
@@ -14,6 +15,7 @@ use clap::{CommandFactory, Parser};
 pub use self::completions::CompletionsArgs;
 pub use self::doctor::DoctorArgs;
 pub use self::explain::ExplainArgs;
+pub use self::quarantine::{QuarantineAction, QuarantineArgs};
 pub use self::run::{RunArgs, RunOptions};
 use crate::error::{Error, Kind, Result};
 
@@ -28,6 +30,8 @@ pub enum Invocation {
     Explain(Box<ExplainArgs>),
     /// Print a completion script.
     Completions(CompletionsArgs),
+    /// Look at what was held back.
+    Quarantine(QuarantineArgs),
     /// Print this text to standard output and exit with 0: help or version.
     Print(String),
 }
@@ -49,6 +53,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation> {
         _ if escaped => return Ok(Invocation::Run(Box::new(run))),
         "doctor" => parse_as::<DoctorArgs>(only_after(&args, at)?)?.map(Invocation::Doctor),
         "completions" => parse_as::<CompletionsArgs>(only_after(&args, at)?)?.map(Invocation::Completions),
+        "quarantine" => parse_as::<QuarantineArgs>(only_after(&args, at)?)?.map(Invocation::Quarantine),
         // Options of a run count before the word and after it.
         "explain" => {
             let words = args[at..at + 1].iter().chain(&args[1.min(at)..at]).chain(&args[at + 1..]);
@@ -73,12 +78,13 @@ pub fn command() -> clap::Command {
         .subcommand(DoctorArgs::command())
         .subcommand(ExplainArgs::command())
         .subcommand(CompletionsArgs::command())
+        .subcommand(QuarantineArgs::command())
         .subcommand_negates_reqs(true)
         .disable_help_subcommand(true)
 }
 
 /// Subcommands that are documented for later versions: never taken for a program by mistake.
-const LATER_SUBCOMMANDS: &[&str] = &["init", "trust", "import", "log", "ps", "quarantine", "home"];
+const LATER_SUBCOMMANDS: &[&str] = &["init", "trust", "import", "log", "ps", "home"];
 
 enum Parsed<T> {
     Args(T),

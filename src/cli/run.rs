@@ -17,7 +17,7 @@ use crate::report::Verbosity;
     bin_name = "ai-jail",
     version,
     about = "Run an AI coding agent in a jail that the Linux kernel enforces",
-    override_usage = "ai-jail [OPTIONS] [--] COMMAND [ARGS]...\n       ai-jail doctor|explain|completions ...",
+    override_usage = "ai-jail [OPTIONS] [--] COMMAND [ARGS]...\n       ai-jail doctor|explain|quarantine|completions ...",
     after_help = "Options end at COMMAND: what follows belongs to it. `ai-jail -- NAME` runs a program whose name is \
                   one of ours.\nExit status: that of COMMAND; 128+N when signal N ended it; 125 when the jail could \
                   not be set up; 126 when COMMAND cannot be executed; 127 when it is not found."

@@ -3,10 +3,12 @@
 mod doctor;
 mod explain;
 mod prepare;
+mod quarantine;
 mod session;
 
 pub use self::doctor::doctor;
 pub use self::explain::explain;
+pub use self::quarantine::quarantine;
 
 use crate::cli::RunArgs;
 use crate::error::{Error, Kind, Result};

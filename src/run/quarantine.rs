@@ -1,0 +1,73 @@
+//! `ai-jail quarantine`.
+
+use serde_json::json;
+
+use crate::cli::{QuarantineAction, QuarantineArgs};
+use crate::error::{Error, Kind, Result};
+use crate::guard::Places;
+use crate::guard::quarantine::{Item, discard, list, restore};
+use crate::host::Host;
+use crate::report;
+use crate::sanitize::escape;
+
+/// Lists, brings back or removes. Returns the exit status.
+pub fn quarantine(arguments: &QuarantineArgs) -> Result<u8> {
+    let host = Host::read()?;
+    let dir = Places::new(&host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail")).quarantine();
+    match &arguments.action {
+        QuarantineAction::List { json } => {
+            let items = list(&dir);
+            let text = if *json { as_json(&items)? } else { items.iter().map(line).collect() };
+            report::output(text.as_bytes())
+        }
+        QuarantineAction::Restore { ids } => {
+            for item in named(&list(&dir), ids)? {
+                restore(&dir, &item)?;
+                report::output(format!("{} is back\n", escape(&item.root.join(&item.below))).as_bytes())?;
+            }
+            Ok(0)
+        }
+        QuarantineAction::Drop { ids } => {
+            for item in named(&list(&dir), ids)? {
+                discard(&dir, &item)?;
+                report::output(format!("{} is removed\n", item.id()).as_bytes())?;
+            }
+            Ok(0)
+        }
+    }
+}
+
+/// The things that the words name; one that names none is an error before anything is done.
+fn named(items: &[Item], ids: &[String]) -> Result<Vec<Item>> {
+    let mut chosen: Vec<Item> = Vec::new();
+    for id in ids {
+        let mut matching = items.iter().filter(|item| item.session == *id || item.id() == *id).peekable();
+        if matching.peek().is_none() {
+            return Err(Error::new(
+                Kind::Usage,
+                format!("nothing in the quarantine is called {}", escape(id)),
+            )
+            .hint("`ai-jail quarantine list` shows what there is"));
+        }
+        for item in matching {
+            if !chosen.contains(item) {
+                chosen.push(item.clone());
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+fn line(item: &Item) -> String {
+    format!("{}  {}\n", item.id(), escape(&item.root.join(&item.below)))
+}
+
+fn as_json(items: &[Item]) -> Result<String> {
+    let rows: Vec<_> = items
+        .iter()
+        .map(|item| json!({ "id": item.id(), "session": item.session, "path": item.root.join(&item.below).to_string_lossy() }))
+        .collect();
+    let text = serde_json::to_string_pretty(&rows)
+        .map_err(|error| Error::new(Kind::Setup, "cannot write JSON").because(error))?;
+    Ok(format!("{text}\n"))
+}
