@@ -1,7 +1,7 @@
 //! Nothing that the command writes runs on the host by itself: each plant is made, then the user's own git is
 //! used in the project, and a marker tells whether anything fired.
 
-use super::common::{DEADLINE, Git, TestEnv, output_of};
+use super::common::{DEADLINE, Feature, Git, TestEnv, missing, output_of};
 use super::run_inside;
 
 /// A plant: `$FIRE` is a program that leaves the marker.
@@ -71,6 +71,10 @@ const PLANTS: &[Plant] = &[
     plant(
         "config.worktree",
         "git config extensions.worktreeConfig true && printf '[core]\\n\\tfsmonitor = %s\\n' \"$FIRE\" > .git/config.worktree",
+    ),
+    plant(
+        "commondir",
+        "cp -r .git g && printf '[core]\\n\\tfsmonitor = %s\\n' \"$FIRE\" >> g/config && echo ../g > .git/commondir",
     ),
     plant(
         "a .git that becomes a file",
@@ -181,7 +185,7 @@ fn the_pager_of_a_repository_does_not_run_on_the_host() {
 }
 
 #[test]
-fn protected_files_cannot_be_changed() {
+fn protected_files_that_exist_cannot_be_changed_and_absent_ones_do_not_stay() {
     let names = [
         ".envrc",
         ".vscode/tasks.json",
@@ -216,5 +220,31 @@ fn protected_files_cannot_be_changed() {
             "# the user's own\n",
             "{name} was changed"
         );
+
+        let env = TestEnv::new();
+        run_inside(&env, &[], &format!("({write}); true"));
+        assert!(!env.project().join(name).exists(), "{name} was absent at launch and is there afterwards");
     }
+}
+
+#[test]
+fn a_bare_repository_in_a_subdirectory_does_not_fire() {
+    let script = "mkdir -p sub2 && cd sub2 && git init -q --bare . && git config core.fsmonitor \"$FIRE\" \
+                  && git config core.worktree . && git config core.bare false";
+    let tools = "cd sub2 && git -c safe.bareRepository=all status; true";
+    let control = Host::new();
+    control.env.outside(&control.with_fire(script)).ok();
+    control.env.outside(tools).ok();
+    if !control.env.root().join("fired").exists() {
+        missing(
+            Feature::Program("git with bare repositories"),
+            "a bare repository below",
+            "the control does not fire",
+        );
+        return;
+    }
+    let host = Host::new();
+    run_inside(&host.env, &[], &host.with_fire(script));
+    host.env.outside(tools).ok();
+    assert!(!host.env.root().join("fired").exists(), "the bare repository fired");
 }

@@ -138,6 +138,17 @@ fn our_own_program_cannot_be_overwritten() {
     assert_eq!(inside.ok(), "begun\n", "these could be written");
 }
 
+/// CVE-2026-25725: agent settings that are absent at the launch are made inside.
+#[test]
+fn absent_settings_of_agents_do_not_stay() {
+    let env = TestEnv::new();
+    let settings = ".claude/settings.json .claude/settings.local.json .claude/hooks/x .gemini/settings.json .codex/config.toml";
+    let script = format!("for f in {settings}; do mkdir -p $(dirname $f) && echo '{{}}' > $f; done; true");
+    run_inside(&env, &[], &script);
+    let left = env.outside(&format!("ls {settings} 2>/dev/null; true"));
+    assert_eq!(left.ok(), "", "left in the project");
+}
+
 /// CVE-2026-40068 and relatives: `commondir` and `gitdir` of the project choose what is mounted.
 #[test]
 fn a_repository_does_not_choose_what_is_mounted() {
