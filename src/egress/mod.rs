@@ -9,6 +9,7 @@ pub mod chunk;
 pub mod decide;
 pub mod dns_message;
 pub mod head;
+pub mod hello;
 pub mod limits;
 pub mod names;
 pub mod reach;
