@@ -1,44 +1,72 @@
-//! Equal network decisions within a minute become one record with a count. Pure: the clock is an argument.
+//! Equal network decisions within a minute become one record with a count, and so do the denials of a minute beyond the
+//! first few hundred targets: a jail that asks for ever new names cannot fill the log. Pure: the clock is an argument.
 
 use std::collections::BTreeMap;
 
-use super::event::{NetDecision, Verdict, bounded};
+use super::event::{Door, NetDecision, Verdict, bounded_host};
 
 /// Decisions that are being counted.
 #[derive(Debug, Default)]
 pub(super) struct Aggregator {
     open: BTreeMap<Key, Open>,
+    /// When `open` was last looked through.
+    looked: u64,
+    denied: Minute,
 }
 
 impl Aggregator {
     /// Takes a decision at `now` (seconds, rising) and returns what is to be recorded: the first of its kind in a
-    /// minute at once; of the others their count, once the minute is over.
+    /// minute at once; of the others their count, once the minute is over. Denials of more than [`MAX_DENIED`] targets
+    /// in a minute are one record together, with `*` for the host.
     pub fn take(&mut self, decision: NetDecision, now: u64) -> Vec<NetDecision> {
         let mut due = self.due(now);
-        if self.open.len() >= MAX_OPEN {
-            due.extend(self.drain());
+        let key = Key { host: bounded_host(&decision.host), port: decision.port, verdict: decision.verdict };
+        if let Some(open) = self.open.get_mut(&key) {
+            open.repeats += decision.count;
+            return due;
         }
-        let key = Key { host: bounded(&decision.host), port: decision.port, verdict: decision.verdict };
-        match self.open.get_mut(&key) {
-            Some(open) => open.repeats += decision.count,
-            None => {
-                due.push(decision.clone());
-                self.open.insert(key, Open { decision, since: now, repeats: 0 });
+        if decision.verdict == Verdict::Denied {
+            if self.denied.targets >= MAX_DENIED {
+                self.denied.others += decision.count;
+                self.denied.door = Some(decision.door);
+                return due;
             }
+            self.denied.targets += 1;
         }
+        if self.open.len() >= MAX_OPEN {
+            due.extend(self.drain_open());
+        }
+        due.push(decision.clone());
+        self.open.insert(key, Open { decision, since: now, repeats: 0 });
         due
     }
 
     /// Everything that is still being counted, at the end of the session.
     pub fn drain(&mut self) -> Vec<NetDecision> {
+        let mut due = self.drain_open();
+        due.extend(std::mem::take(&mut self.denied).record());
+        due
+    }
+
+    fn drain_open(&mut self) -> Vec<NetDecision> {
         std::mem::take(&mut self.open).into_values().filter_map(Open::record).collect()
     }
 
     fn due(&mut self, now: u64) -> Vec<NetDecision> {
-        self.open
+        if now == self.looked {
+            return Vec::new();
+        }
+        self.looked = now;
+        let mut due: Vec<NetDecision> = self
+            .open
             .extract_if(.., |_, open| now.saturating_sub(open.since) >= WINDOW_SECONDS)
             .filter_map(|(_, open)| open.record())
-            .collect()
+            .collect();
+        if now.saturating_sub(self.denied.since) >= WINDOW_SECONDS {
+            let over = std::mem::replace(&mut self.denied, Minute { since: now, ..Minute::default() });
+            due.extend(over.record());
+        }
+        due
     }
 }
 
@@ -62,15 +90,51 @@ impl Open {
     }
 }
 
+/// The denials of a minute.
+#[derive(Debug, Default)]
+struct Minute {
+    since: u64,
+    /// Targets that have a record of their own.
+    targets: usize,
+    /// Denials of other targets.
+    others: u64,
+    /// Where the last of them came in.
+    door: Option<Door>,
+}
+
+impl Minute {
+    fn record(self) -> Option<NetDecision> {
+        let count = self.others;
+        self.door.map(|door| NetDecision {
+            door,
+            host: OTHERS.to_owned(),
+            port: 0,
+            verdict: Verdict::Denied,
+            rule: None,
+            origin: None,
+            reason: Some(format!(
+                "and {count} more of other targets than the first {MAX_DENIED} of a minute"
+            )),
+            count,
+        })
+    }
+}
+
+/// The host of a record that stands for many; no host is called that.
+pub(super) const OTHERS: &str = "*";
+
 const WINDOW_SECONDS: u64 = 60;
 
-/// A jail that asks for ever new names must not make the table grow without bound.
+/// Denied targets that get a record of their own in a minute. Programs that try what they may not reach ask for some
+/// dozens; at half a KiB each this is at most 100 KiB in a minute.
+const MAX_DENIED: usize = 200;
+
+/// A jail that connects to ever new allowed names must not make the table grow without bound.
 const MAX_OPEN: usize = 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::event::Door;
 
     fn decision(host: &str, verdict: Verdict) -> NetDecision {
         NetDecision {
@@ -132,5 +196,22 @@ mod tests {
         }
         recorded += aggregator.drain().iter().map(|d| d.count).sum::<u64>();
         assert_eq!(recorded, taken);
+    }
+
+    #[test]
+    fn a_flood_of_denied_names_is_a_few_records_and_nothing_else_waits_for_it() {
+        let mut aggregator = Aggregator::default();
+        let mut records = Vec::new();
+        for n in 0..40_000 {
+            records.extend(aggregator.take(decision(&format!("n{n}.evil.example"), Verdict::Denied), 3));
+        }
+        assert_eq!(records.len(), MAX_DENIED);
+        let allowed = decision("ok.example", Verdict::Allowed);
+        assert_eq!(aggregator.take(allowed.clone(), 4), [allowed], "what is allowed is recorded at once");
+        let next = aggregator.take(decision("late.example", Verdict::Denied), 63);
+        let [others, late] = &next[..] else { panic!("{next:?}") };
+        assert_eq!((others.host.as_str(), others.count), (OTHERS, 40_000 - MAX_DENIED as u64));
+        assert!(others.reason.as_ref().unwrap().starts_with("and 39800 more"), "{others:?}");
+        assert_eq!(late.host, "late.example", "a new minute has room again");
     }
 }

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::event::{Event, Note, NoteKind, TerminalDrops, Totals, Verdict, bounded};
+use super::event::{
+    Door, Event, NetDecision, Note, NoteKind, TerminalDrops, Totals, Verdict, bounded, bounded_host,
+};
 
 /// Sums over a session.
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     totals: Totals,
-    denied: BTreeMap<(String, u16), Denied>,
+    /// Denied connections, by host and port.
+    denied: Targets,
+    /// Denied questions for names, which cost a jail nothing: they must not push the connections out.
+    questions: Targets,
     stripped: BTreeMap<String, u64>,
     guarded: Vec<String>,
 }
@@ -22,14 +27,9 @@ impl Counters {
             }
             Event::Net(decision) => {
                 self.totals.denied += decision.count;
-                let key = (bounded(&decision.host), decision.port);
-                // Beyond the bound a new host counts in the total only.
-                if self.denied.len() < MAX_HOSTS || self.denied.contains_key(&key) {
-                    let denied = self.denied.entry(key).or_default();
-                    denied.count += decision.count;
-                    if let Some(reason) = &decision.reason {
-                        denied.reason = bounded(reason.trim_start_matches("ai-jail: "));
-                    }
+                match decision.door {
+                    Door::Dns => self.questions.count(decision),
+                    Door::Http | Door::Socks | Door::Transparent => self.denied.count(decision),
                 }
             }
             Event::Terminal(TerminalDrops { dropped }) => {
@@ -48,15 +48,24 @@ impl Counters {
         }
     }
 
-    /// Few targets are told with their reasons, many as a list.
+    /// Few targets are told with their reasons, many as a list: connections first, then questions.
     fn denials(&self) -> Vec<String> {
-        if self.denied.len() <= TOLD_SINGLY && self.denied.values().all(|denied| !denied.reason.is_empty()) {
-            let line =
-                |denied: &Denied| format!("denied {}: {}", times(denied.count, "connection"), denied.reason);
-            return self.denied.values().map(line).collect();
+        let targets = || self.denied.by_target.iter().chain(&self.questions.by_target);
+        let forgotten = self.denied.forgotten || self.questions.forgotten;
+        if !forgotten
+            && targets().count() <= TOLD_SINGLY
+            && targets().all(|(_, denied)| !denied.reason.is_empty())
+        {
+            return targets()
+                .map(|(_, denied)| format!("denied {}: {}", times(denied.count, "connection"), denied.reason))
+                .collect();
         }
-        let hosts =
-            most(self.denied.iter().map(|((host, port), denied)| (target(host, *port), denied.count)));
+        let counts = |targets: &Targets| {
+            sorted(targets.by_target.iter().map(|((host, port), denied)| (target(host, *port), denied.count)))
+        };
+        let mut all = counts(&self.denied);
+        all.extend(counts(&self.questions));
+        let hosts = if forgotten { format!("{} and many more", listed(&all)) } else { shown(&all) };
         let all = times(self.totals.denied, "connection");
         vec![format!("denied {all}: {hosts}; allow one with --allow-host")]
     }
@@ -78,10 +87,37 @@ impl Counters {
             lines.extend(self.denials());
         }
         if self.totals.stripped > 0 {
-            let classes = most(self.stripped.iter().map(|(class, count)| (class.clone(), *count)));
+            let classes = shown(&sorted(self.stripped.iter().map(|(class, count)| (class.clone(), *count))));
             lines.push(format!("stripped {}: {classes}", times(self.totals.stripped, "terminal sequence")));
         }
         lines
+    }
+}
+
+/// Denials by target, of which no more than [`MAX_HOSTS`] are remembered.
+#[derive(Debug, Clone, Default)]
+struct Targets {
+    by_target: BTreeMap<(String, u16), Denied>,
+    /// Whether targets were forgotten; they count in the total alone.
+    forgotten: bool,
+}
+
+impl Targets {
+    fn count(&mut self, decision: &NetDecision) {
+        let key = (bounded_host(&decision.host), decision.port);
+        if self.by_target.len() >= MAX_HOSTS && !self.by_target.contains_key(&key) {
+            // A jail that asks for ever new names asks for each of them once.
+            self.by_target.retain(|_, denied| denied.count > 1);
+            self.forgotten = true;
+            if self.by_target.len() >= MAX_HOSTS {
+                return;
+            }
+        }
+        let denied = self.by_target.entry(key).or_default();
+        denied.count += decision.count;
+        if let Some(reason) = &decision.reason {
+            denied.reason = bounded(reason.trim_start_matches("ai-jail: "));
+        }
     }
 }
 
@@ -98,16 +134,24 @@ fn target(host: &str, port: u16) -> String {
     if port == 0 { host.to_owned() } else { format!("{host}:{port}") }
 }
 
-/// The most frequent ones, with their counts.
-fn most(counts: impl Iterator<Item = (String, u64)>) -> String {
+/// The most frequent ones first.
+fn sorted(counts: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
     let mut counts: Vec<(String, u64)> = counts.collect();
     counts.sort_by(|(a_name, a), (b_name, b)| b.cmp(a).then_with(|| a_name.cmp(b_name)));
-    let shown: Vec<String> =
-        counts.iter().take(SHOWN).map(|(name, count)| format!("{name} ({count})")).collect();
-    match counts.len() - shown.len() {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
+    counts
+}
+
+/// The first ones with their counts, and how many there are besides.
+fn shown(counts: &[(String, u64)]) -> String {
+    match counts.len().saturating_sub(SHOWN) {
+        0 => listed(counts),
+        more => format!("{} and {more} more", listed(counts)),
     }
+}
+
+fn listed(counts: &[(String, u64)]) -> String {
+    let first = counts.iter().take(SHOWN).map(|(name, count)| format!("{name} ({count})"));
+    first.collect::<Vec<_>>().join(", ")
 }
 
 fn times(count: u64, what: &str) -> String {
@@ -123,7 +167,6 @@ const MAX_HOSTS: usize = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::event::{Door, NetDecision};
 
     fn net(host: &str, verdict: Verdict, count: u64) -> Event {
         Event::Net(NetDecision {
@@ -181,12 +224,30 @@ mod tests {
     }
 
     #[test]
-    fn hosts_beyond_the_bound_still_count() {
-        let events: Vec<Event> =
-            (0..5_000).map(|n| net(&format!("{n}.example"), Verdict::Denied, 1)).collect();
-        assert!(summary(&events)[0].starts_with("denied 5000 connections: "));
+    fn hosts_beyond_the_bound_still_count_and_push_no_frequent_one_out() {
+        let mut events = vec![net("often.example", Verdict::Denied, 2)];
+        events.extend((0..5_000).map(|n| net(&format!("{n}.example"), Verdict::Denied, 1)));
+        events.push(net("late.example", Verdict::Denied, 7));
+        let said = &summary(&events)[0];
+        assert!(
+            said.starts_with("denied 5009 connections: late.example:443 (7), often.example:443 (2), "),
+            "{said}"
+        );
+        assert!(said.contains(" and many more; "), "{said}");
         let mut counters = Counters::default();
         events.iter().for_each(|event| counters.count(event));
-        assert_eq!(counters.denied.len(), MAX_HOSTS);
+        assert!(counters.denied.by_target.len() <= MAX_HOSTS);
+    }
+
+    #[test]
+    fn questions_for_names_do_not_hide_a_denied_connection() {
+        let question = |name: String| match net(&name, Verdict::Denied, 3) {
+            Event::Net(decision) => Event::Net(NetDecision { door: Door::Dns, port: 0, ..decision }),
+            other => other,
+        };
+        let mut events: Vec<Event> = (0..2_000).map(|n| question(format!("{n}.example"))).collect();
+        events.push(net("real.example", Verdict::Denied, 1));
+        let said = &summary(&events)[0];
+        assert!(said.starts_with("denied 6001 connections: real.example:443 (1), "), "{said}");
     }
 }

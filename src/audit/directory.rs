@@ -6,14 +6,18 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
 use rustix::io::Errno;
 
-/// How many logs are kept.
-pub const MAX_FILES: usize = 200;
+/// How many logs are kept, but for younger ones than [`KEPT_FOR`].
+pub const MAX_FILES: usize = 1_000;
 
-/// How many bytes of logs are kept.
+/// A log that was last written less than this ago goes only when there are too many bytes.
+pub const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How many bytes of logs are kept: those of 32 sessions that filled theirs.
 pub const MAX_BYTES: u64 = 256 << 20;
 
 /// What the name of a log ends in.
@@ -41,27 +45,28 @@ pub(super) fn private_directory(dir: &Path) -> io::Result<OwnedFd> {
     Ok(anchor.into())
 }
 
-/// Removes the oldest logs until the bounds hold. A log that cannot be removed is left: that is no reason not to write one.
-pub(super) fn remove_oldest(dir: &Path, anchor: impl AsFd) {
+/// Removes the oldest logs until the bounds hold at `now`. A log that cannot be removed is left: that is no reason not to
+/// write one.
+pub(super) fn remove_oldest(dir: &Path, anchor: impl AsFd, now: SystemTime) {
     let Ok(entries) = fs::read_dir(dir) else { return };
-    let mut logs: Vec<(OsString, u64)> = entries
+    let mut logs: Vec<(OsString, fs::Metadata)> = entries
         .flatten()
         .filter(|entry| {
             Path::new(&entry.file_name()).extension().is_some_and(|extension| extension == EXTENSION)
         })
-        .filter_map(|entry| {
-            Some((entry.file_name(), entry.metadata().ok().filter(fs::Metadata::is_file)?.len()))
-        })
+        .filter_map(|entry| Some((entry.file_name(), entry.metadata().ok().filter(fs::Metadata::is_file)?)))
         .collect();
-    logs.sort();
-    let (mut files, mut bytes) = (logs.len(), logs.iter().map(|(_, size)| size).sum::<u64>());
-    for (name, size) in logs {
-        if files <= MAX_FILES && bytes <= MAX_BYTES {
-            return;
-        }
-        if remove_unless_running(&anchor, &name).is_ok() {
+    logs.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let (mut files, mut bytes) = (logs.len(), logs.iter().map(|(_, found)| found.len()).sum::<u64>());
+    for (name, found) in logs {
+        // What was written in the future, by a clock that was wrong, is young.
+        let is_old = found
+            .modified()
+            .is_ok_and(|modified| now.duration_since(modified).is_ok_and(|age| age >= KEPT_FOR));
+        let too_many = bytes > MAX_BYTES || files > MAX_FILES && is_old;
+        if too_many && remove_unless_running(&anchor, &name).is_ok() {
             files -= 1;
-            bytes -= size;
+            bytes -= found.len();
         }
     }
 }

@@ -67,8 +67,8 @@ pub struct Protections {
 pub struct NetDecision {
     /// Where it came in.
     pub door: Door,
-    /// The host that was asked for, canonical where it could be read.
-    #[serde(serialize_with = "foreign")]
+    /// The host that was asked for, canonical where it could be read; `*` in a record that stands for many.
+    #[serde(serialize_with = "foreign_host")]
     pub host: String,
     /// The port that was asked for.
     pub port: u16,
@@ -184,9 +184,21 @@ pub struct Totals {
 /// The longest foreign string in a record, in characters of its escaped form.
 pub(super) const MAX_FOREIGN: usize = 1024;
 
+/// The longest host in a record: a name has at most 253 characters.
+pub(super) const MAX_HOST: usize = 255;
+
 /// `text` escaped and cut to [`MAX_FOREIGN`]; a cut is marked with `...`.
 pub(super) fn bounded(text: &str) -> String {
-    let mut shown = Cut { text: String::new(), left: MAX_FOREIGN };
+    cut(text, MAX_FOREIGN)
+}
+
+/// `host` escaped and cut to [`MAX_HOST`].
+pub(super) fn bounded_host(host: &str) -> String {
+    cut(host, MAX_HOST)
+}
+
+fn cut(text: &str, left: usize) -> String {
+    let mut shown = Cut { text: String::new(), left };
     if fmt::write(&mut shown, format_args!("{}", escape(text))).is_err() {
         shown.text.push_str("...");
     }
@@ -195,6 +207,10 @@ pub(super) fn bounded(text: &str) -> String {
 
 fn foreign<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&bounded(text))
+}
+
+fn foreign_host<S: Serializer>(host: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&bounded_host(host))
 }
 
 fn foreign_option<S: Serializer>(text: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -296,7 +312,7 @@ mod tests {
     fn a_host_of_any_length_makes_a_short_record() {
         for host in ["h".repeat(10_000_000), "\x1b".repeat(1_000_000)] {
             let json = serde_json::to_string(&denied(&host)).unwrap();
-            assert!(json.len() < 3 * MAX_FOREIGN && json.contains("..."), "{}", json.len());
+            assert!(json.len() < 3 * MAX_HOST && json.contains("..."), "{}", json.len());
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use serde::Serialize;
@@ -14,9 +14,9 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::aggregate::Aggregator;
+use super::aggregate::{Aggregator, OTHERS};
 use super::directory::{EXTENSION, private_directory, remove_oldest};
-use super::event::{Event, NetDecision, Note, NoteKind};
+use super::event::{Event, NetDecision, Note, NoteKind, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::sanitize::escape;
 
@@ -57,7 +57,12 @@ pub struct Log {
     session: SessionId,
     prev: String,
     written: u64,
-    state: State,
+    /// Bytes of records about denials.
+    denied: u64,
+    /// The kinds of records for which there was no room, each said once in a note.
+    full: Vec<Room>,
+    left_out: u64,
+    broken: bool,
     aggregator: Aggregator,
     started: Instant,
 }
@@ -90,36 +95,50 @@ impl Log {
             session,
             prev: "0".repeat(64),
             written: 0,
-            state: State::Open,
+            denied: 0,
+            full: Vec::new(),
+            left_out: 0,
+            broken: false,
             aggregator: Aggregator::default(),
             started: Instant::now(),
         })
     }
 
     /// Removes the oldest logs in `dir` when there are more than [`super::directory::MAX_FILES`] or
-    /// [`super::directory::MAX_BYTES`] in all, those of running sessions excepted. It takes its time: call it when nobody
-    /// waits.
+    /// [`super::directory::MAX_BYTES`] in all, those of running sessions excepted, and those of the last days as long as
+    /// the bytes allow it. It takes its time: call it when nobody waits.
     pub fn prune(dir: &Path) {
         if let Ok(anchor) = private_directory(dir) {
-            remove_oldest(dir, anchor.as_fd());
+            remove_oldest(dir, anchor.as_fd(), SystemTime::now());
         }
     }
 
-    /// Writes `event`; equal network decisions of one minute are counted and written as one.
+    /// Writes `event`; equal network decisions of one minute are counted and written as one, and what is still being
+    /// counted comes before the end record, so that this one is the last.
     ///
-    /// Fails when the line cannot be written whole. From then on every call fails, since the chain is broken. A log
-    /// that has reached [`MAX_SESSION_BYTES`] says so in a note and then takes only the end record.
+    /// Fails when the line cannot be written whole. From then on every call fails, since the chain is broken. Denials,
+    /// everything else about the network, and the rest have a room each, so that none fills the log at the cost of
+    /// another; what has no room is said once in a note and counted in [`Log::left_out`]. The end record always fits.
     pub fn record(&mut self, event: &Event) -> Result<()> {
         match event {
             Event::Net(decision) => {
                 let due = self.aggregator.take(decision.clone(), self.started.elapsed().as_secs());
                 self.decisions(due)
             }
+            Event::End(_) => {
+                self.flush()?;
+                self.line(event)
+            }
             _ => self.line(event),
         }
     }
 
-    /// Writes what is still being counted. To be called before the end record, so that this one is the last.
+    /// How many records had no room in the log.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Writes what is still being counted.
     pub fn flush(&mut self) -> Result<()> {
         let due = self.aggregator.drain();
         self.decisions(due)
@@ -136,20 +155,38 @@ impl Log {
     }
 
     fn line(&mut self, event: &Event) -> Result<()> {
-        match (self.state, event) {
-            (State::Broken, _) => return Err(self.unwritable("an earlier line could not be written")),
-            (State::Full, Event::End(_)) | (State::Open, _) => {}
-            (State::Full, _) => return Ok(()),
+        if self.broken {
+            return Err(self.unwritable("an earlier line could not be written"));
         }
-        if self.state == State::Open && self.written >= MAX_SESSION_BYTES && !matches!(event, Event::End(_)) {
-            self.state = State::Full;
-            return self.write(&Event::Note(Note {
-                kind: NoteKind::Log,
-                path: None,
-                text: "the log of this session is full; only its end follows".to_owned(),
-            }));
+        let room = Room::of(event);
+        let fits = match room {
+            Room::Denied => {
+                self.denied < MAX_DENIED_BYTES && self.written < MAX_SESSION_BYTES - MAX_REST_BYTES
+            }
+            Room::Allowed => self.written < MAX_SESSION_BYTES - MAX_REST_BYTES,
+            Room::Rest => self.written < MAX_SESSION_BYTES - MAX_END_BYTES,
+            Room::End => true,
+        };
+        if fits {
+            let before = self.written;
+            self.write(event)?;
+            if room == Room::Denied {
+                self.denied += self.written - before;
+            }
+            return Ok(());
         }
-        self.write(event)
+        self.left_out += 1;
+        if self.full.contains(&room) {
+            return Ok(());
+        }
+        self.full.push(room);
+        self.write(&Event::Note(Note {
+            kind: NoteKind::Log,
+            path: None,
+            text: format!(
+                "the log of this session is full: no more {room} are recorded; the end record counts them"
+            ),
+        }))
     }
 
     fn write(&mut self, event: &Event) -> Result<()> {
@@ -159,7 +196,7 @@ impl Log {
         let digest = Sha256::digest(&line);
         line.push('\n');
         if let Err(error) = self.file.write_all(line.as_bytes()) {
-            self.state = State::Broken;
+            self.broken = true;
             return Err(self.unwritable(error));
         }
         self.prev = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -173,14 +210,49 @@ impl Log {
     }
 }
 
-/// How large the log of one session becomes.
-pub const MAX_SESSION_BYTES: u64 = 32 << 20;
+/// How large the log of one session becomes, about: some twenty thousand records, which is days of ordinary work.
+pub const MAX_SESSION_BYTES: u64 = 8 << 20;
 
+/// Of these, what records of denials may take: the jail makes them without help from anybody.
+const MAX_DENIED_BYTES: u64 = 2 << 20;
+
+/// Kept for what is not about the network.
+const MAX_REST_BYTES: u64 = 1 << 20;
+
+/// Kept for the end and for the notes that say what there was no room for.
+const MAX_END_BYTES: u64 = 16 << 10;
+
+/// Whose room in the log a record takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Open,
-    Full,
-    Broken,
+enum Room {
+    Denied,
+    Allowed,
+    Rest,
+    End,
+}
+
+impl Room {
+    fn of(event: &Event) -> Self {
+        match event {
+            // One for a whole minute of denials is worth as much as a note.
+            Event::Net(decision) if decision.host == OTHERS => Self::Rest,
+            Event::Net(decision) if decision.verdict == Verdict::Denied => Self::Denied,
+            Event::Net(_) => Self::Allowed,
+            Event::Start(_) | Event::Terminal(_) | Event::Note(_) => Self::Rest,
+            Event::End(_) => Self::End,
+        }
+    }
+}
+
+impl fmt::Display for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Denied => "denials",
+            Self::Allowed => "allowed connections",
+            Self::Rest => "notes",
+            Self::End => "ends",
+        })
+    }
 }
 
 #[derive(Serialize)]

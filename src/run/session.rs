@@ -175,6 +175,9 @@ impl Record {
         self.add(&Event::End(event::End { exit, duration_ms, totals }));
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let mut lines = inner.counters.summary();
+        if let Some(count) = inner.log.as_ref().map(Log::left_out).filter(|count| *count > 0) {
+            lines.insert(0, format!("the log of this session is full: {count} records had no room in it"));
+        }
         let finished = inner.log.take().map_or(Ok(()), Log::finish);
         if let Some(error) = inner.broken.take().or(finished.err()) {
             lines.insert(0, format!("{error}; the log of this session is not complete"));

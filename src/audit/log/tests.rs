@@ -2,8 +2,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 
 use super::*;
-use crate::audit::directory::{MAX_BYTES, MAX_FILES};
-use crate::audit::event::{Door, End, Exit, Totals, Verdict};
+use crate::audit::directory::{KEPT_FOR, MAX_BYTES, MAX_FILES};
+use crate::audit::event::{Door, End, Exit, Totals};
 
 fn session(n: u32) -> SessionId {
     SessionId::new(OffsetDateTime::UNIX_EPOCH, n)
@@ -94,7 +94,6 @@ fn repeated_decisions_are_one_record_with_a_count() {
     for _ in 0..1_000 {
         log.record(&net("evil.example")).unwrap();
     }
-    log.flush().unwrap();
     log.record(&end()).unwrap();
     log.finish().unwrap();
     let counts: Vec<_> = lines(dir.path(), &session(1))
@@ -159,6 +158,44 @@ fn a_full_disk_is_an_error_and_stays_one() {
 }
 
 #[test]
+fn denials_that_fill_their_room_leave_room_for_everything_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = Log::open(dir.path(), session(1)).unwrap();
+    log.denied = MAX_DENIED_BYTES;
+    for n in 0..100 {
+        log.record(&net(&format!("{n}.evil.example"))).unwrap();
+    }
+    let Event::Net(denied) = net("ok.example") else { panic!() };
+    log.record(&Event::Net(NetDecision { verdict: Verdict::Allowed, ..denied })).unwrap();
+    log.record(&note("after")).unwrap();
+    assert_eq!(log.left_out(), 100);
+    log.record(&end()).unwrap();
+    let lines = lines(dir.path(), &session(1));
+    let parts = ["no more denials are recorded", "ok.example", "after", "\"event\":\"end\""];
+    assert_eq!(lines.len(), parts.len());
+    for (line, part) in lines.iter().zip(parts) {
+        assert!(line.contains(part), "{line}");
+    }
+    assert_eq!(broken_at(&lines), None);
+}
+
+#[test]
+fn a_flood_of_denied_names_leaves_a_small_log_with_its_sum() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = Log::open(dir.path(), session(1)).unwrap();
+    for n in 0..40_000 {
+        log.record(&net(&format!("{n}.{}.example", "x".repeat(60)))).unwrap();
+    }
+    log.record(&end()).unwrap();
+    assert_eq!(log.left_out(), 0);
+    let lines = lines(dir.path(), &session(1));
+    let records = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let counted = records.clone().filter_map(|record| record["count"].as_u64()).sum::<u64>();
+    assert_eq!((counted, records.last().unwrap()["event"].as_str()), (40_000, Some("end")));
+    assert!(log.written < 300_000, "{}", log.written);
+}
+
+#[test]
 fn a_full_log_says_so_and_takes_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = Log::open(dir.path(), session(1)).unwrap();
@@ -168,10 +205,18 @@ fn a_full_log_says_so_and_takes_the_end() {
         log.record(&note("beyond")).unwrap();
     }
     log.record(&end()).unwrap();
+    assert_eq!(log.left_out(), 100);
     let lines = lines(dir.path(), &session(1));
     assert_eq!(lines.len(), 3);
     assert!(lines[1].contains("is full") && lines[2].contains("\"event\":\"end\""));
     assert_eq!(broken_at(&lines), None);
+}
+
+/// A log of `bytes` zeros that was last written `age` ago.
+fn old_log(dir: &Path, name: &str, bytes: u64, age: std::time::Duration) {
+    let file = File::create(dir.join(name)).unwrap();
+    file.set_len(bytes).unwrap();
+    file.set_modified(SystemTime::now() - age).unwrap();
 }
 
 #[test]
@@ -179,7 +224,7 @@ fn the_oldest_logs_go_and_those_of_running_sessions_stay() {
     let dir = tempfile::tempdir().unwrap();
     let running = Log::open(dir.path(), session(0)).unwrap();
     for n in 0..MAX_FILES + 10 {
-        fs::write(dir.path().join(format!("2000-{n:04}.jsonl")), "").unwrap();
+        old_log(dir.path(), &format!("2000-{n:04}.jsonl"), 0, KEPT_FOR * 2);
     }
     fs::write(dir.path().join("other.txt"), "").unwrap();
     Log::prune(dir.path());
@@ -194,12 +239,16 @@ fn the_oldest_logs_go_and_those_of_running_sessions_stay() {
 }
 
 #[test]
-fn large_logs_go_by_their_bytes() {
+fn many_young_logs_stay_and_large_ones_go_by_their_bytes() {
     let dir = tempfile::tempdir().unwrap();
-    for n in 0..3 {
-        let file = File::create(dir.path().join(format!("2000-{n}.jsonl"))).unwrap();
-        file.set_len(MAX_BYTES / 2).unwrap();
+    for n in 0..MAX_FILES + 10 {
+        old_log(dir.path(), &format!("2000-{n:04}.jsonl"), 0, KEPT_FOR / 2);
     }
     Log::prune(dir.path());
-    assert!(!dir.path().join("2000-0.jsonl").exists() && dir.path().join("2000-1.jsonl").exists());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), MAX_FILES + 10);
+    for n in 0..3 {
+        old_log(dir.path(), &format!("2001-{n}.jsonl"), MAX_BYTES / 2, KEPT_FOR / 2);
+    }
+    Log::prune(dir.path());
+    assert!(!dir.path().join("2001-0.jsonl").exists() && dir.path().join("2001-1.jsonl").exists());
 }
