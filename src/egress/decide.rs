@@ -1,7 +1,7 @@
 //! PURE: may the jail reach this host and port, and if so where is it dialled. Every door asks here.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::config::settings::NetworkMode;
 use crate::policy::address::{Class, Lift, Special, classify, meanings};
@@ -93,8 +93,11 @@ pub fn decide<'p>(policy: &'p NetPolicy, target: &Authority) -> Decision<'p> {
             None => Decision::Allow(Allowed { rule, dial: Dial::Address(addr) }),
         };
     }
-    let Host::Ip(ip) = target.host else {
-        return Decision::Allow(Allowed { rule, dial: Dial::Resolve });
+    let ip = match &target.host {
+        Host::Ip(ip) => *ip,
+        // Whoever is asked, it is this machine: so nobody is.
+        Host::Name(name) if name.is_localhost() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        Host::Name(_) => return Decision::Allow(Allowed { rule, dial: Dial::Resolve }),
     };
     match vet(policy, target, ip) {
         Ok(()) => Decision::Allow(Allowed { rule, dial: Dial::Address(SocketAddr::new(ip, target.port)) }),
@@ -139,43 +142,47 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Denial {
-    /// One line: what; why; what to do. It holds nothing but canonical hosts, rules and our own words.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let target = &self.target;
+impl Denial {
+    /// Why, in a few words.
+    pub fn why(&self) -> String {
         match &self.reason {
-            Reason::NoDoors => {
-                write!(f, "ai-jail: {target} is not allowed (the network is off); see --network")
-            }
-            Reason::NoRule => {
-                write!(f, "ai-jail: {target} is not allowed (no rule matches); allow it with --allow-host ")?;
-                write_rule(f, &target.host, target.port)
-            }
-            Reason::Rule { rule, .. } => {
-                write!(f, "ai-jail: {target} is denied (by the rule {rule}); remove that rule to allow it")
-            }
-            Reason::Address { ip, class } => {
-                write!(f, "ai-jail: {target} is not allowed (")?;
-                if target.host != Host::Ip(*ip) {
-                    write!(f, "it leads to {ip}, ")?;
-                }
-                write!(f, "{}); allow it with ", class.describe())?;
-                match class.lift() {
-                    Lift::AllowPrivate => write!(f, "--allow-private {}", target.host),
-                    Lift::Literal => {
-                        f.write_str("--allow-host ")?;
-                        write_rule(f, &Host::Ip(*ip), target.port)
-                    }
-                }
-            }
+            Reason::NoDoors => "the network is off".to_owned(),
+            Reason::NoRule => "no rule matches".to_owned(),
+            Reason::Rule { rule, .. } => format!("by the rule {rule}"),
+            Reason::Address { ip, class } if self.target.host == Host::Ip(*ip) => class.describe().to_owned(),
+            Reason::Address { ip, class } => format!("it leads to {ip}, {}", class.describe()),
+        }
+    }
+
+    /// The option that would allow it; `None` where a rule has to go first.
+    pub fn option(&self) -> Option<String> {
+        let allow = |host: &Host| match self.target.port {
+            80 | 443 => format!("--allow-host {host}"),
+            port => format!("--allow-host {host}:{port}"),
+        };
+        match &self.reason {
+            Reason::NoDoors => Some("--network".to_owned()),
+            Reason::NoRule => Some(allow(&self.target.host)),
+            Reason::Rule { .. } => None,
+            Reason::Address { ip, class } => Some(match class.lift() {
+                Lift::AllowPrivate => format!("--allow-private {}", self.target.host),
+                Lift::Literal => allow(&Host::Ip(*ip)),
+            }),
         }
     }
 }
 
-fn write_rule(f: &mut fmt::Formatter<'_>, host: &Host, port: u16) -> fmt::Result {
-    match port {
-        80 | 443 => write!(f, "{host}"),
-        port => write!(f, "{host}:{port}"),
+impl fmt::Display for Denial {
+    /// One line: what; why; what to do. It holds nothing but canonical hosts, rules and our own words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (target, why) = (&self.target, self.why());
+        match (&self.reason, self.option()) {
+            (Reason::NoDoors, _) => write!(f, "ai-jail: {target} is not allowed ({why}); see --network"),
+            (_, Some(option)) => {
+                write!(f, "ai-jail: {target} is not allowed ({why}); allow it with {option}")
+            }
+            (_, None) => write!(f, "ai-jail: {target} is denied ({why}); remove that rule to allow it"),
+        }
     }
 }
 

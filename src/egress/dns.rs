@@ -12,9 +12,10 @@ use tokio::time::timeout;
 
 use crate::egress::dns_message::{Answer, Ask, Query};
 use crate::egress::gate::Gate;
-use crate::egress::limits::MAX_DNS_WORK;
+use crate::egress::limits::{MAX_DNS_ERRORS, MAX_DNS_WORK};
 use crate::egress::listener;
-use crate::egress::reach::{could_allow_name, single_ports};
+use crate::egress::names::Owner;
+use crate::egress::reach::{self, could_allow_name, single_ports};
 use crate::egress::wire::{Wire, write_all};
 use crate::policy::authority::HostName;
 
@@ -26,16 +27,23 @@ pub(super) async fn serve_udp(gate: &Arc<Gate>, socket: UdpSocket) -> io::Result
     let socket = Arc::new(socket);
     let mut work = JoinSet::new();
     let mut buffer = vec![0; MAX_QUERY];
+    let mut errors = 0;
     loop {
         let received = tokio::select! {
             Some(_) = work.join_next() => continue,
             received = socket.recv_from(&mut buffer) => received,
         };
-        // An error of a datagram (a client that is gone) is not one of the socket.
-        let Ok((length, client)) = received else {
-            tokio::time::sleep(listener::REST).await;
-            continue;
+        let (length, client) = match received {
+            Ok(received) => received,
+            // An error of a datagram (a client that is gone) is not one of the socket.
+            Err(_) if errors < MAX_DNS_ERRORS => {
+                errors += 1;
+                tokio::time::sleep(listener::REST).await;
+                continue;
+            }
+            Err(error) => return Err(error),
         };
+        errors = 0;
         let Some(query) = Query::parse(&buffer[..length]) else {
             continue;
         };
@@ -46,7 +54,7 @@ pub(super) async fn serve_udp(gate: &Arc<Gate>, socket: UdpSocket) -> io::Result
         } else if work.len() < MAX_DNS_WORK {
             let (gate, socket) = (Arc::clone(gate), Arc::clone(&socket));
             work.spawn(async move {
-                gate.listen_late(&wanted.host, wanted.addrs).await;
+                gate.listen_late(&wanted.host, wanted.owner, wanted.addrs).await;
                 let _ = socket.send_to(&query.respond(answer), client).await;
             });
         }
@@ -65,7 +73,7 @@ async fn serve_connection(gate: Arc<Gate>, stream: TcpStream) {
             return;
         };
         let (answer, wanted) = answer(&gate, &query);
-        gate.listen_late(&wanted.host, wanted.addrs).await;
+        gate.listen_late(&wanted.host, wanted.owner, wanted.addrs).await;
         let response = query.respond(answer);
         // A response has at most 300 bytes.
         let framed = [&(response.len() as u16).to_be_bytes()[..], &response].concat();
@@ -95,21 +103,22 @@ async fn read_message(wire: &mut Wire) -> Option<Vec<u8>> {
 }
 
 /// The listeners that must be there before a name is answered.
-#[derive(Default)]
 struct Wanted {
     host: String,
+    owner: Owner,
     addrs: Vec<SocketAddrV4>,
 }
 
 fn answer(gate: &Gate, query: &Query) -> (Answer, Wanted) {
-    let none = Wanted::default;
+    let none = || Wanted { host: String::new(), owner: Owner::Exact, addrs: Vec::new() };
     let name = match &query.ask {
         Ask::Unsupported => return (Answer::NotImplemented, none()),
         Ask::NoName => return (Answer::NoSuchName, none()),
         Ask::Address(name) | Ask::Other(name) => name,
     };
     let is_address = matches!(query.ask, Ask::Address(_));
-    if is_localhost(name) {
+    // These mean the jail itself, whatever the rules say.
+    if name.is_localhost() {
         let answer = if is_address { Answer::Address(Ipv4Addr::LOCALHOST) } else { Answer::NoData };
         return (answer, none());
     }
@@ -123,17 +132,12 @@ fn answer(gate: &Gate, query: &Query) -> (Answer, Wanted) {
     if !is_address {
         return (Answer::NoData, none());
     }
-    let Some(ip) = gate.names.address_of(name) else {
+    let Some(ip) = gate.address_of(name) else {
         return (Answer::Failure, none());
     };
     let addrs =
         single_ports(&gate.policy, name).into_iter().map(|port| SocketAddrV4::new(ip, port)).collect();
-    (Answer::Address(ip), Wanted { host: name.to_string(), addrs })
-}
-
-/// These mean the jail itself, whatever the rules say (RFC 6761, 6.3).
-fn is_localhost(name: &HostName) -> bool {
-    name.as_str() == "localhost" || name.as_str().ends_with(".localhost")
+    (Answer::Address(ip), Wanted { host: name.to_string(), owner: reach::owner(&gate.policy, name), addrs })
 }
 
 fn is_reverse(name: &HostName) -> bool {

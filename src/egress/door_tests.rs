@@ -1,5 +1,6 @@
 //! The doors over real sockets on loopback: what a client in the jail sees, and what an origin does.
 
+mod gone;
 mod http;
 mod resolver;
 mod transparent;

@@ -1,16 +1,22 @@
 //! One plain request and its response: the body goes up while the answer comes down, neither is gathered.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
 
 use crate::egress::chunk::{BODY_END, CHUNK_END, ChunkError, ChunkReader, Piece, chunk_start};
 use crate::egress::gate::Gate;
 use crate::egress::head::{Framing, HeadError, Response, Version, head_length};
-use crate::egress::limits::{CHUNK_READ, HEAD_READ};
+use crate::egress::limits::{CHUNK_READ, SMALL_HEAD};
 use crate::egress::rewrite::{After, Body, response_body, response_head};
 use crate::egress::tunnel::{self, PumpError, pump, pump_exactly};
-use crate::egress::wire::{Activity, Wire, consume, read_into, shutdown_write, write_all};
+use crate::egress::wire::{
+    Activity, Wire, broken, consume, finished_sending, read_head_part, read_into, shutdown_write, write_all,
+    write_within,
+};
 use crate::policy::authority::Authority;
 
 /// Interim responses (100, 103) before the real one; servers send one or two.
@@ -19,8 +25,10 @@ const MAX_INTERIM: usize = 16;
 /// A request that was understood and allowed.
 pub(super) struct Outgoing {
     pub(super) target: Authority,
-    /// The head as the origin gets it.
+    /// The head as the origin gets it. Taken out when it is sent.
     pub(super) head: Vec<u8>,
+    /// Held as long as a large head is.
+    pub(super) large: Option<OwnedSemaphorePermit>,
     pub(super) method: String,
     /// The client's version.
     pub(super) version: Version,
@@ -62,18 +70,20 @@ pub(super) async fn run(
     gate: &Gate,
     wire: &mut Wire,
     upstream: &TcpStream,
-    outgoing: &Outgoing,
+    outgoing: &mut Outgoing,
     activity: &Activity,
 ) -> Result<After, Failure> {
+    let head = LargeHead { bytes: std::mem::take(&mut outgoing.head), _permit: outgoing.large.take() };
     let progress = Progress { uploaded: AtomicBool::new(false), answered: AtomicBool::new(false) };
     let Wire { stream: client, ahead } = wire;
-    let exchange = Exchange { client, upstream, outgoing, activity, progress: &progress };
+    let exchange = Exchange { gate, client, upstream, outgoing, activity, progress: &progress };
     let downloaded = {
-        let upload = exchange.upload(ahead);
+        let upload = exchange.upload(head, ahead);
         let download = exchange.download();
         tokio::pin!(upload, download);
-        let mut uploading = true;
+        let (mut uploading, mut half_closed) = (true, false);
         loop {
+            let limit = if half_closed { gate.deadlines.half_closed } else { gate.deadlines.idle };
             tokio::select! {
                 ended = &mut upload, if uploading => match ended {
                     Ok(()) => uploading = false,
@@ -87,7 +97,10 @@ pub(super) async fn run(
                     Err(UploadError::Chunks(error)) => break Err(Failure::Request(error.to_string())),
                 },
                 ended = &mut download => break ended,
-                () = activity.idle_for(gate.deadlines.idle) => break Err(match progress.answered() {
+                // Nobody reads from a client that has sent all: that it is gone is seen here alone.
+                () = broken(client) => break Err(Failure::Cut),
+                () = finished_sending(client), if !uploading && !half_closed => half_closed = true,
+                () = activity.idle_for(limit) => break Err(match progress.answered() {
                     true => Failure::Cut,
                     false => Failure::Origin("it did not answer".to_owned()),
                 }),
@@ -100,7 +113,9 @@ pub(super) async fn run(
             let late = std::mem::take(ahead);
             activity.sent_up(late.len());
             activity.sent_down(early.len());
-            let sent = write_all(client, &early).await.is_ok() && write_all(upstream, &late).await.is_ok();
+            let limit = gate.deadlines.half_closed;
+            let sent = write_within(client, &early, limit).await.is_ok()
+                && write_within(upstream, &late, limit).await.is_ok();
             if sent {
                 tunnel::run(client, upstream, activity, &gate.deadlines).await;
             }
@@ -120,7 +135,14 @@ impl Progress {
     }
 }
 
+/// A head that is sent on, with its permit when it is large; both go when it was sent.
+struct LargeHead {
+    bytes: Vec<u8>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
 struct Exchange<'e> {
+    gate: &'e Gate,
     client: &'e TcpStream,
     upstream: &'e TcpStream,
     outgoing: &'e Outgoing,
@@ -141,8 +163,9 @@ enum Downloaded {
 }
 
 impl Exchange<'_> {
-    async fn upload(&self, ahead: &mut Vec<u8>) -> Result<(), UploadError> {
-        self.send_up(&self.outgoing.head).await?;
+    async fn upload(&self, head: LargeHead, ahead: &mut Vec<u8>) -> Result<(), UploadError> {
+        self.send_up(&head.bytes).await?;
+        drop(head);
         match self.outgoing.framing {
             Framing::Unstated => {}
             Framing::Length(length) => self.upload_length(ahead, length).await?,
@@ -201,7 +224,7 @@ impl Exchange<'_> {
     async fn download(&self) -> Result<Downloaded, Failure> {
         let mut ahead = Vec::new();
         for _ in 0..MAX_INTERIM {
-            let length = self.read_head(&mut ahead).await?;
+            let (length, large) = self.read_head(&mut ahead).await?;
             let response = Response::parse(&ahead[..length]).map_err(not_http)?;
             match response.status {
                 101 if self.outgoing.websocket => {
@@ -238,6 +261,7 @@ impl Exchange<'_> {
                     };
                     self.answer(&response_head(&response, shown, after)).await?;
                     consume(&mut ahead, length);
+                    drop(large);
                     self.download_body(ahead, found, shown).await?;
                     return Ok(Downloaded::Response(after));
                 }
@@ -296,14 +320,28 @@ impl Exchange<'_> {
         }
     }
 
-    async fn read_head(&self, ahead: &mut Vec<u8>) -> Result<usize, Failure> {
-        let mut seen = 0;
+    /// The length of the head, and the permit that a large one has. From where it grows large it must be there in time:
+    /// an origin that never ends it would keep the permit.
+    async fn read_head(&self, ahead: &mut Vec<u8>) -> Result<(usize, Option<OwnedSemaphorePermit>), Failure> {
+        let (mut seen, mut large) = (0, None);
+        let mut due = None;
         loop {
             if let Some(length) = head_length(ahead, seen).map_err(not_http)? {
-                return Ok(length);
+                return Ok((length, large));
             }
             seen = ahead.len();
-            match read_into(self.upstream, ahead, HEAD_READ).await {
+            if seen >= SMALL_HEAD && large.is_none() {
+                let end = Instant::now() + self.gate.deadlines.head;
+                due = Some(end);
+                let permit = timeout_at(end, Arc::clone(&self.gate.large_heads).acquire_owned()).await;
+                large = Some(permit.map_err(|_| too_large())?.map_err(|_| Failure::Cut)?);
+            }
+            let read = read_head_part(self.upstream, ahead);
+            let read = match due {
+                Some(end) => timeout_at(end, read).await.map_err(|_| too_large())?,
+                None => read.await,
+            };
+            match read {
                 Ok(0) => {
                     return Err(Failure::Origin("it closed the connection without an answer".to_owned()));
                 }
@@ -330,6 +368,10 @@ impl Exchange<'_> {
     async fn send_down(&self, bytes: &[u8]) -> Result<(), Failure> {
         write_all(self.client, bytes).await.map_err(|_| Failure::Cut)
     }
+}
+
+fn too_large() -> Failure {
+    Failure::Origin("the head of its answer is large and took too long".to_owned())
 }
 
 fn not_http(error: HeadError) -> Failure {

@@ -1,7 +1,7 @@
 //! PURE: heads of HTTP/1 messages, read strictly (NET-12). What two parsers could read in two ways is refused, so that
 //! what is decided here is what the origin sees.
 
-use crate::egress::limits::{MAX_HEAD, MAX_HEADERS};
+use crate::egress::limits::{MAX_HEAD, MAX_HEADERS, MAX_METHOD};
 
 /// The HTTP versions that are spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +124,9 @@ impl<'a> Request<'a> {
             return Err(HeadError::FirstLine);
         };
         let visible = !target.is_empty() && target.iter().all(u8::is_ascii_graphic);
-        let method = token(method).filter(|_| visible).ok_or(HeadError::FirstLine)?;
+        let method = token(method)
+            .filter(|method| visible && method.len() <= MAX_METHOD)
+            .ok_or(HeadError::FirstLine)?;
         let target = std::str::from_utf8(target).map_err(|_| HeadError::FirstLine)?;
         let version = Version::parse(version).ok_or(HeadError::FirstLine)?;
         Ok(Self { method, target, version, fields: Fields::parse(lines)? })
@@ -333,6 +335,14 @@ mod tests {
         ];
         for (head, want) in cases {
             assert_eq!(framing(head), *want, "{:?}", String::from_utf8_lossy(head));
+        }
+    }
+
+    #[test]
+    fn a_method_is_short() {
+        for (length, good) in [(1, true), (MAX_METHOD, true), (MAX_METHOD + 1, false)] {
+            let head = format!("{} / HTTP/1.1\r\n\r\n", "M".repeat(length));
+            assert_eq!(Request::parse(head.as_bytes()).is_ok(), good, "{length}");
         }
     }
 

@@ -1,7 +1,9 @@
 //! HTTP/1 from the jail: the proxy's requests, and those to an origin's port 80. Every request on a connection is
 //! decided about by itself.
 
-use tokio::net::TcpStream;
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use crate::egress::ask::{Ask, AskError, Forward, ask_origin, ask_proxy};
@@ -11,9 +13,9 @@ use crate::egress::gate::Gate;
 use crate::egress::head::{Framing, HeadError, Request, head_length};
 use crate::egress::limits::SMALL_HEAD;
 use crate::egress::reply::{ESTABLISHED, Status, reply};
-use crate::egress::resolve::{self, DialError};
+use crate::egress::resolve::{self, DialError, Upstream};
 use crate::egress::rewrite::{After, after_request, request_head, wants_websocket};
-use crate::egress::wire::{Activity, Wire, write_all};
+use crate::egress::wire::{Activity, Wire, write_within};
 use crate::egress::{Door, Verdict, tunnel};
 use crate::policy::authority::Authority;
 use crate::policy::host_rule::StreamCheck;
@@ -30,8 +32,8 @@ pub(super) enum Role {
 pub(super) async fn serve(gate: &Gate, mut wire: Wire, mut role: Role) {
     let mut first = true;
     loop {
-        let length = match read_head(gate, &mut wire, first).await {
-            Ok(length) => length,
+        let (length, large) = match read_head(gate, &mut wire, first).await {
+            Ok(head) => head,
             Err(NoHead::Gone) => return,
             Err(NoHead::Bad(error)) => return refuse(gate, wire, error.into()).await,
         };
@@ -42,7 +44,8 @@ pub(super) async fn serve(gate: &Gate, mut wire: Wire, mut role: Role) {
         };
         wire.consume(length);
         match step {
-            Step::Forward(outgoing) => {
+            Step::Forward(mut outgoing) => {
+                outgoing.large = large;
                 let door = role.door();
                 match forward(gate, door, &mut wire, outgoing).await {
                     Next::Request => {}
@@ -53,7 +56,7 @@ pub(super) async fn serve(gate: &Gate, mut wire: Wire, mut role: Role) {
             Step::Tunnel(target) => {
                 // Behind a tunnel to port 80 every request is decided about, and told, by itself.
                 if target.port == 80 && stream_check(&gate.policy, &target) == Some(StreamCheck::Protocol) {
-                    if write_all(&wire.stream, ESTABLISHED).await.is_err() {
+                    if write_within(&wire.stream, ESTABLISHED, gate.deadlines.head).await.is_err() {
                         return;
                     }
                     role = Role::Origin { door: Door::Proxy, origin: target };
@@ -72,7 +75,7 @@ pub(super) async fn serve(gate: &Gate, mut wire: Wire, mut role: Role) {
                         return answer_last(gate, wire, &unreachable(&error, "CONNECT", After::Close)).await;
                     }
                 };
-                if write_all(&wire.stream, ESTABLISHED).await.is_ok() {
+                if write_within(&wire.stream, ESTABLISHED, gate.deadlines.head).await.is_ok() {
                     tunnel(gate, Door::Proxy, &target, wire, upstream).await;
                 }
                 return;
@@ -87,7 +90,7 @@ pub(super) async fn dial(
     door: Door,
     target: &Authority,
     dial: Dial,
-) -> Result<TcpStream, DialError> {
+) -> Result<Upstream, DialError> {
     let connected = resolve::connect(gate, target, dial).await;
     match &connected {
         Ok(_) => {}
@@ -98,10 +101,10 @@ pub(super) async fn dial(
 }
 
 /// Carries bytes both ways, those that were read ahead first, and tells the observer how many.
-pub(super) async fn tunnel(gate: &Gate, door: Door, target: &Authority, mut wire: Wire, upstream: TcpStream) {
+pub(super) async fn tunnel(gate: &Gate, door: Door, target: &Authority, mut wire: Wire, upstream: Upstream) {
     let activity = Activity::new();
     let ahead = std::mem::take(&mut wire.ahead);
-    if write_all(&upstream, &ahead).await.is_ok() {
+    if write_within(&upstream, &ahead, gate.deadlines.half_closed).await.is_ok() {
         activity.sent_up(ahead.len());
         drop(ahead);
         tunnel::run(&wire.stream, &upstream, &activity, &gate.deadlines).await;
@@ -135,7 +138,12 @@ enum NoHead {
     Bad(HeadError),
 }
 
-async fn read_head(gate: &Gate, wire: &mut Wire, first: bool) -> Result<usize, NoHead> {
+/// The length of the head, and the permit that a large one has.
+async fn read_head(
+    gate: &Gate,
+    wire: &mut Wire,
+    first: bool,
+) -> Result<(usize, Option<OwnedSemaphorePermit>), NoHead> {
     if wire.ahead.is_empty() && !first {
         let Ok(Ok(1..)) = timeout(gate.deadlines.keep_alive, wire.fill()).await else {
             return Err(NoHead::Gone);
@@ -145,11 +153,11 @@ async fn read_head(gate: &Gate, wire: &mut Wire, first: bool) -> Result<usize, N
         let (mut seen, mut large) = (0, None);
         loop {
             if let Some(length) = head_length(&wire.ahead, seen).map_err(NoHead::Bad)? {
-                return Ok(length);
+                return Ok((length, large));
             }
             seen = wire.ahead.len();
             if seen >= SMALL_HEAD && large.is_none() {
-                large = gate.large_heads.acquire().await.ok();
+                large = Arc::clone(&gate.large_heads).acquire_owned().await.ok();
             }
             match wire.fill().await {
                 Ok(1..) => {}
@@ -175,6 +183,7 @@ fn understand(head: &[u8], role: &Role) -> Result<Step, AskError> {
 fn outgoing(request: &Request<'_>, forward: Forward<'_>) -> Outgoing {
     Outgoing {
         head: request_head(request, &forward),
+        large: None,
         method: request.method.to_owned(),
         version: request.version,
         framing: forward.framing,
@@ -184,28 +193,24 @@ fn outgoing(request: &Request<'_>, forward: Forward<'_>) -> Outgoing {
     }
 }
 
-async fn forward(gate: &Gate, door: Door, wire: &mut Wire, outgoing: Outgoing) -> Next {
+async fn forward(gate: &Gate, door: Door, wire: &mut Wire, mut outgoing: Outgoing) -> Next {
     // Without a body the next request begins right behind this head; with one, an answer of ours ends the connection.
     let after = if outgoing.framing == Framing::Unstated { outgoing.after } else { After::Close };
     if exchange::check_ahead(outgoing.framing, &wire.ahead).is_err() {
         let line = "ai-jail: the request is refused: the body's chunks are malformed";
-        return answer(
-            wire,
-            &reply(Status::BadRequest, line, None, &outgoing.method, After::Close),
-            After::Close,
-        )
-        .await;
+        let bytes = reply(Status::BadRequest, line, None, &outgoing.method, After::Close);
+        return answer(gate, wire, &bytes, After::Close).await;
     }
     let allowed = match gate.admit(door, &outgoing.target) {
         Ok(allowed) => allowed,
-        Err(denial) => return answer(wire, &forbidden(&denial, &outgoing.method, after), after).await,
+        Err(denial) => return answer(gate, wire, &forbidden(&denial, &outgoing.method, after), after).await,
     };
     let upstream = match dial(gate, door, &outgoing.target, allowed.dial).await {
         Ok(upstream) => upstream,
-        Err(error) => return answer(wire, &unreachable(&error, &outgoing.method, after), after).await,
+        Err(error) => return answer(gate, wire, &unreachable(&error, &outgoing.method, after), after).await,
     };
     let activity = Activity::new();
-    let ended = exchange::run(gate, wire, &upstream, &outgoing, &activity).await;
+    let ended = exchange::run(gate, wire, &upstream, &mut outgoing, &activity).await;
     let (up, down) = activity.totals();
     gate.tell(door, &outgoing.target, Verdict::Closed { up, down });
     let (status, line) = match ended {
@@ -220,11 +225,13 @@ async fn forward(gate: &Gate, door: Door, wire: &mut Wire, outgoing: Outgoing) -
             (Status::BadGateway, format!("ai-jail: {} is allowed, but {why}", outgoing.target))
         }
     };
-    answer(wire, &reply(status, &line, None, &outgoing.method, After::Close), After::Close).await
+    let bytes = reply(status, &line, None, &outgoing.method, After::Close);
+    answer(gate, wire, &bytes, After::Close).await
 }
 
-async fn answer(wire: &Wire, answer: &[u8], after: After) -> Next {
-    match (write_all(&wire.stream, answer).await, after) {
+/// A client that asks on and on and reads no answer is given up like one that sends no head.
+async fn answer(gate: &Gate, wire: &Wire, answer: &[u8], after: After) -> Next {
+    match (write_within(&wire.stream, answer, gate.deadlines.head).await, after) {
         (Err(_), _) => Next::End,
         (Ok(()), After::KeepAlive) => Next::Request,
         (Ok(()), After::Close) => Next::Linger,
@@ -241,7 +248,7 @@ async fn refuse(gate: &Gate, wire: Wire, error: AskError) {
 }
 
 async fn answer_last(gate: &Gate, wire: Wire, answer: &[u8]) {
-    if write_all(&wire.stream, answer).await.is_ok() {
+    if write_within(&wire.stream, answer, gate.deadlines.head).await.is_ok() {
         wire.linger(gate.deadlines.linger).await;
     }
 }

@@ -6,24 +6,41 @@ use std::time::Duration;
 /// 10,000; the rest is headroom for those that are just closing.
 pub const MAX_CONNECTIONS: usize = 10_240;
 
-/// Descriptors that the supervisor needs besides the doors' connections, each of which takes up to two.
+/// Connections at once that every machine should allow; fewer are told to the observer.
+pub const ENOUGH: usize = 10_000;
+
+/// Descriptors that the supervisor needs besides the doors' connections and the late listeners: its own, those of
+/// lookups, and those of addresses that are tried side by side.
 pub const RESERVED_DESCRIPTORS: u64 = 256;
+
+/// Of sixteen descriptors for connections, those that clients may have; the rest is for hosts outside. A client that
+/// sends its request, waits for its answer from us, or is between two requests has no host outside, so that its share
+/// is the larger one. With 20,000 open files all of [`MAX_CONNECTIONS`] can be had.
+pub const CLIENTS_IN_SIXTEEN: u64 = 9;
 
 /// Bytes of a request's or a response's head.
 pub const MAX_HEAD: usize = 64 * 1024;
 
 /// Bytes of a head that every connection may hold; a larger one needs one of [`MAX_LARGE_HEADS`]. Heads of real clients
-/// have one to four KiB, so that this keeps all connections together below 120 MiB whatever they send.
+/// have one to four KiB, so that this keeps all connections together below 120 MiB whatever they and the origins send.
 pub const SMALL_HEAD: usize = 8 * 1024;
 
-/// Connections whose heads grow beyond [`SMALL_HEAD`] at once; further ones wait, within the deadline for heads.
+/// Heads beyond [`SMALL_HEAD`] at once, of requests and of responses, until they were passed on; further ones wait,
+/// within the deadline for heads.
 pub const MAX_LARGE_HEADS: usize = 128;
 
 /// Bytes that one read takes for a head, and for the chunks of a body. They are kept until they were used, unlike those
-/// of tunnels and of bodies whose length is known.
+/// of bodies whose length is known, so that a receiver that stands still holds twice as many.
 pub const HEAD_READ: usize = 4 * 1024;
 /// See [`HEAD_READ`].
-pub const CHUNK_READ: usize = 16 * 1024;
+pub const CHUNK_READ: usize = 4 * 1024;
+
+/// Bytes of a method; the longest that is registered has 17. It is kept until the answer is there.
+pub const MAX_METHOD: usize = 64;
+
+/// Connections that end before freed memory is given back to the system: often enough that what a burst took does not
+/// stay for the session, seldom enough not to be noticed.
+pub const TRIM_EVERY: usize = 1024;
 
 /// Header lines in a head. Large requests of real clients have about sixty.
 pub const MAX_HEADERS: usize = 256;
@@ -35,11 +52,24 @@ pub const MAX_CHUNK_LINE: usize = 4 * 1024;
 /// Bytes that one read takes from a socket. Shared by all connections of the thread, so that an idle one holds none.
 pub const READ_SIZE: usize = 64 * 1024;
 
-/// Names that the resolver hands out addresses for. A session uses some dozens; full, the pool takes about 4 MiB.
-pub const MAX_NAMES: usize = 16 * 1024;
+/// Names that the resolver hands out addresses for: all of the pool's block but its first, its last and our own one. An
+/// address is never given to another name, which a program could still take for the old one. A session uses some
+/// dozens; full, the pool takes about 40 MiB.
+pub const MAX_NAMES: usize = (1 << 17) - 3;
 
-/// Listeners that are made while the jail runs, for rules on single ports of names. Each is a descriptor.
+/// Of these, the ones kept for names that rules spell out. Rules with a wildcard share the others evenly, so that a
+/// flood of names below one domain takes nothing from another.
+pub const NAMES_FOR_EXACT: usize = 4 * 1024;
+
+/// Listeners that are made while the jail runs, for rules on single ports. Each is a descriptor, and none is ever
+/// closed: the address that it listens on keeps its meaning.
 pub const MAX_LATE_LISTENERS: usize = 1024;
+
+/// Of these, the ones kept for names and addresses that rules spell out; rules with a wildcard share the others evenly.
+pub const LISTENERS_FOR_EXACT: usize = 256;
+
+/// Errors of the resolver's socket in a row after which it has failed for good; with the rest after each, five seconds.
+pub const MAX_DNS_ERRORS: usize = 100;
 
 /// Lookups outside that run at once, each of which occupies a thread while it waits. Abandoned ones count too.
 pub const MAX_LOOKUPS: usize = 32;
@@ -59,7 +89,8 @@ pub struct Deadlines {
     pub keep_alive: Duration,
     /// Without a byte in either direction. Model APIs stream with pauses of minutes, editors keep sockets for hours.
     pub idle: Duration,
-    /// Without a byte once one side has finished sending: what is left is an answer, or nobody.
+    /// Without a byte once one side has finished sending: what is left is an answer, or nobody. A client that closed its
+    /// connection looks the same as one that waits for the answer, so that this is how long it keeps its slot.
     pub half_closed: Duration,
     /// For the lookup of a name outside.
     pub lookup: Duration,
@@ -81,7 +112,7 @@ impl Default for Deadlines {
             head: Duration::from_secs(30),
             keep_alive: Duration::from_secs(120),
             idle: Duration::from_secs(2 * 3600),
-            half_closed: Duration::from_secs(600),
+            half_closed: Duration::from_secs(60),
             lookup: Duration::from_secs(15),
             connect: Duration::from_secs(30),
             next_address: Duration::from_millis(250),

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -10,7 +11,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::egress::gate::Gate;
+use crate::egress::limits::TRIM_EVERY;
+use crate::egress::names::Owner;
 use crate::egress::{reach, transparent};
+use crate::sys;
 
 /// How long a door rests when the machine is out of descriptors or memory.
 pub(super) const REST: Duration = Duration::from_millis(50);
@@ -31,6 +35,7 @@ where
     // from a busy one.
     gate.slots.add_permits(1);
     let mut running = JoinSet::new();
+    let ended = Arc::new(AtomicUsize::new(0));
     loop {
         let permit = tokio::select! {
             Some(_) = running.join_next() => continue,
@@ -42,10 +47,13 @@ where
                 accepted = accept_one(&listener) => break accepted?,
             }
         };
-        let work = handle(Arc::clone(gate), stream);
+        let (work, ended) = (handle(Arc::clone(gate), stream), Arc::clone(&ended));
         running.spawn(async move {
             work.await;
             drop(permit);
+            if ended.fetch_add(1, Ordering::Relaxed) % TRIM_EVERY == TRIM_EVERY - 1 {
+                sys::memory::give_back();
+            }
         });
     }
 }
@@ -59,17 +67,17 @@ pub(super) async fn accept_late(
     let starter = Arc::clone(gate);
     running.spawn(async move {
         for addr in reach::address_listeners(&starter.policy) {
-            starter.listen_late(&addr.ip().to_string(), [addr]).await;
+            starter.listen_late(&addr.ip().to_string(), Owner::Exact, [addr]).await;
         }
     });
     loop {
         tokio::select! {
             Some(_) = running.join_next() => {}
             Some(listener) = listeners.recv() => {
-                let listener = adopt(listener)?;
+                // A late door that fails, now or later, takes nothing else with it.
+                let Ok(listener) = adopt(listener) else { continue };
                 let gate = Arc::clone(gate);
                 running.spawn(async move {
-                    // A late door that fails takes nothing else with it.
                     let Err(_) = accept(&gate, listener, transparent::serve).await;
                 });
             }

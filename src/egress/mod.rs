@@ -125,9 +125,10 @@ pub enum Verdict {
 }
 
 /// Serves the doors until the returned future is dropped, which ends every connection. Needs a tokio runtime with time
-/// and I/O; one thread is enough. Returns only when a door fails for good.
+/// and I/O; one thread is enough. Returns only when a door fails for good, with an error that names the door: from then on
+/// nothing is served.
 ///
-/// Every connection takes up to two descriptors: raise the soft limit of open files before this is called, since the
+/// A connection takes a descriptor, and another one while it leads outside: raise the soft limit of open files before this is called, since the
 /// number of connections is derived from it (at most [`limits::MAX_CONNECTIONS`]).
 pub async fn serve(
     doors: Doors,
@@ -136,6 +137,7 @@ pub async fn serve(
     observer: Arc<dyn Observer>,
 ) -> io::Result<Infallible> {
     let (gate, late_listeners) = Gate::new(policy, late, observer, Deadlines::default());
+    gate.tell_few_slots();
     serve_gate(doors, Arc::new(gate), late_listeners).await
 }
 
@@ -144,19 +146,30 @@ async fn serve_gate(
     gate: Arc<Gate>,
     late_listeners: tokio::sync::mpsc::Receiver<TcpListener>,
 ) -> io::Result<Infallible> {
-    let http = listener::adopt(doors.http)?;
-    let https = listener::adopt(doors.https)?;
-    let proxy = listener::adopt(doors.proxy)?;
-    let dns_tcp = listener::adopt(doors.dns_tcp)?;
-    doors.dns_udp.set_nonblocking(true)?;
-    let dns_udp = tokio::net::UdpSocket::from_std(doors.dns_udp)?;
+    const HTTP: &str = "plain HTTP (port 80)";
+    const HTTPS: &str = "TLS (port 443)";
+    const PROXY: &str = "the proxy (127.0.0.1:3128)";
+    const DNS_TCP: &str = "the resolver (127.0.0.1:53 over TCP)";
+    const DNS_UDP: &str = "the resolver (127.0.0.1:53 over UDP)";
+    let http = listener::adopt(doors.http).map_err(failure_of(HTTP))?;
+    let https = listener::adopt(doors.https).map_err(failure_of(HTTPS))?;
+    let proxy = listener::adopt(doors.proxy).map_err(failure_of(PROXY))?;
+    let dns_tcp = listener::adopt(doors.dns_tcp).map_err(failure_of(DNS_TCP))?;
+    let dns_udp = doors.dns_udp;
+    let dns_udp = dns_udp.set_nonblocking(true).and_then(|()| tokio::net::UdpSocket::from_std(dns_udp));
+    let dns_udp = dns_udp.map_err(failure_of(DNS_UDP))?;
 
     tokio::select! {
-        failed = listener::accept(&gate, http, transparent::serve) => failed,
-        failed = listener::accept(&gate, https, transparent::serve) => failed,
-        failed = listener::accept(&gate, proxy, proxy::serve) => failed,
-        failed = listener::accept_late(&gate, late_listeners) => failed,
-        failed = dns::serve_tcp(&gate, dns_tcp) => failed,
-        failed = dns::serve_udp(&gate, dns_udp) => failed,
+        failed = listener::accept(&gate, http, transparent::serve) => failed.map_err(failure_of(HTTP)),
+        failed = listener::accept(&gate, https, transparent::serve) => failed.map_err(failure_of(HTTPS)),
+        failed = listener::accept(&gate, proxy, proxy::serve) => failed.map_err(failure_of(PROXY)),
+        failed = listener::accept_late(&gate, late_listeners) => failed.map_err(failure_of("late listeners")),
+        failed = dns::serve_tcp(&gate, dns_tcp) => failed.map_err(failure_of(DNS_TCP)),
+        failed = dns::serve_udp(&gate, dns_udp) => failed.map_err(failure_of(DNS_UDP)),
     }
+}
+
+/// The error of a door, with its name.
+fn failure_of(door: &'static str) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("the door for {door} failed: {error}"))
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use ipnet::{IpNet, Ipv4Net};
 
 use crate::egress::decide::{Decision, decide};
-use crate::egress::names::is_pooled;
+use crate::egress::names::{Owner, is_pooled};
 use crate::policy::authority::{Authority, Host, HostName};
 use crate::policy::host_rule::{HostPattern, Hosts, Ports};
 use crate::policy::net::NetPolicy;
@@ -34,6 +34,43 @@ pub fn could_allow_name(policy: &NetPolicy, name: &HostName) -> bool {
     let behind = covering(&policy.deny).into_iter().filter_map(|range| range.end().checked_add(1));
     let mut candidates = begins.chain(behind);
     candidates.any(|port| allows(policy, &host, port))
+}
+
+/// Whose share of addresses and listeners `name` takes.
+pub fn owner(policy: &NetPolicy, name: &HostName) -> Owner {
+    let host = Host::Name(name.clone());
+    let mut rules = policy.allow.iter().enumerate().filter(|(_, rule)| rule.value.matches_host(&host));
+    let Some((first, _)) = rules.clone().next() else {
+        return Owner::Exact;
+    };
+    let spelt_out = |rule: &HostPattern| match rule.hosts() {
+        Hosts::Exact(own) | Hosts::Domain(own) => own == name,
+        _ => false,
+    };
+    if rules.any(|(_, rule)| spelt_out(&rule.value)) { Owner::Exact } else { Owner::Rule(first) }
+}
+
+/// The number of allow rules that cover more names than they spell out.
+pub fn wildcards(policy: &NetPolicy) -> usize {
+    let is_wildcard =
+        |rule: &HostPattern| matches!(rule.hosts(), Hosts::Any | Hosts::Below(_) | Hosts::Domain(_));
+    policy.allow.iter().filter(|rule| is_wildcard(&rule.value)).count()
+}
+
+/// Whether programs that know no proxy reach an allowed `target`: there is a listener on its port. Rules on ranges of
+/// ports and on every port make none, nor do those on wide networks and on IPv6.
+pub fn has_listener(policy: &NetPolicy, target: &Authority) -> bool {
+    match &target.host {
+        Host::Name(name) => {
+            WEB_PORTS.contains(&target.port) || single_ports(policy, name).contains(&target.port)
+        }
+        Host::Ip(IpAddr::V4(ip)) => {
+            local_routes(policy).iter().any(|net| net.contains(ip))
+                && (WEB_PORTS.contains(&target.port)
+                    || address_listeners(policy).contains(&SocketAddrV4::new(*ip, target.port)))
+        }
+        Host::Ip(IpAddr::V6(_)) => false,
+    }
 }
 
 /// The single ports besides 80 and 443 that rules name for `name` and that are allowed: each gets a listener on the
@@ -110,6 +147,53 @@ mod tests {
             ("other.test", false),
         ] {
             assert_eq!(could_allow_name(&policy, &name(text)), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_take_the_share_of_their_first_rule_but_for_those_that_are_spelt_out() {
+        let policy = policy(&["10.0.0.1", "*.a.test", ".b.test", "x.a.test", "*.y.a.test", "*:22"], &[]);
+        for (text, want) in [
+            ("z.a.test", Owner::Rule(1)),
+            ("w.y.a.test", Owner::Rule(1)),
+            ("b.test", Owner::Exact),
+            ("c.b.test", Owner::Rule(2)),
+            ("x.a.test", Owner::Exact),
+            ("other.test", Owner::Rule(5)),
+        ] {
+            assert_eq!(owner(&policy, &name(text)), want, "{text}");
+        }
+        assert_eq!(wildcards(&policy), 4);
+    }
+
+    #[test]
+    fn ranges_and_wide_networks_have_no_listeners() {
+        let policy = policy(
+            &[
+                "a.test:*",
+                "b.test:8000-8010",
+                "c.test:22",
+                "d.test",
+                "10.0.0.1:22",
+                "10.1.0.0/16",
+                "[fd00::1]",
+            ],
+            &[],
+        );
+        for (text, want) in [
+            ("a.test:22", false),
+            ("a.test:443", true),
+            ("b.test:8001", false),
+            ("c.test:22", true),
+            ("d.test:80", true),
+            ("10.0.0.1:22", true),
+            ("10.0.0.1:443", false),
+            ("10.1.2.3:443", false),
+            ("[fd00::1]:443", false),
+        ] {
+            let target = Authority::parse(text.as_bytes()).unwrap();
+            let allowed = allows(&policy, &target.host, target.port);
+            assert_eq!(allowed && has_listener(&policy, &target), want, "{text}");
         }
     }
 

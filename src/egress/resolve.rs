@@ -4,10 +4,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -15,6 +17,9 @@ use crate::egress::decide::{Denial, Dial, vet};
 use crate::egress::gate::Gate;
 use crate::egress::limits::{Deadlines, MAX_ADDRESSES};
 use crate::policy::authority::Authority;
+
+/// The machine's own table of names.
+const HOSTS: &str = "/etc/hosts";
 
 /// Looks names up. Only names that the policy allows ever get here.
 pub(super) trait Lookup: Send + Sync {
@@ -28,9 +33,43 @@ pub(super) struct SystemLookup;
 impl Lookup for SystemLookup {
     fn lookup(&self, name: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name, 0)).await?;
+            // The machine's own table knows no absolute names, and comes first everywhere.
+            let wanted = name.clone();
+            let read = tokio::task::spawn_blocking(move || {
+                std::fs::read_to_string(HOSTS).map(|table| listed(&table, &wanted)).unwrap_or_default()
+            });
+            let listed = read.await.map_err(io::Error::other)?;
+            if !listed.is_empty() {
+                return Ok(listed);
+            }
+            // With its trailing dot a name is absolute: no search domain is put behind it.
+            let found = tokio::net::lookup_host((format!("{name}."), 0)).await?;
             Ok(found.map(|addr| addr.ip()).collect())
         })
+    }
+}
+
+/// The addresses that `table`, in the form of hosts(5), has for `name`, which is canonical.
+fn listed(table: &str, name: &str) -> Vec<IpAddr> {
+    let addresses = table.lines().filter_map(|line| {
+        let mut words = line.split('#').next()?.split_ascii_whitespace();
+        let ip = words.next()?.parse().ok()?;
+        words.any(|word| word.eq_ignore_ascii_case(name)).then_some(ip)
+    });
+    addresses.take(MAX_ADDRESSES).collect()
+}
+
+/// A connection to a host outside, and the permit for its descriptor.
+pub(super) struct Upstream {
+    stream: TcpStream,
+    _descriptor: OwnedSemaphorePermit,
+}
+
+impl Deref for Upstream {
+    type Target = TcpStream;
+
+    fn deref(&self) -> &TcpStream {
+        &self.stream
     }
 }
 
@@ -49,13 +88,18 @@ pub(super) enum DialError {
 }
 
 /// Connects to `target`, which was allowed with `dial`.
-pub(super) async fn connect(gate: &Gate, target: &Authority, dial: Dial) -> Result<TcpStream, DialError> {
+pub(super) async fn connect(gate: &Gate, target: &Authority, dial: Dial) -> Result<Upstream, DialError> {
     let addrs = match dial {
         Dial::Address(addr) => VecDeque::from([addr]),
         Dial::Resolve => resolve(gate, target).await?,
     };
-    let why = match timeout(gate.deadlines.connect, race(addrs, &gate.deadlines)).await {
-        Ok(Ok(stream)) => return Ok(stream),
+    let connected = async {
+        let descriptor = Arc::clone(&gate.descriptors).acquire_owned().await.map_err(io::Error::other)?;
+        let stream = race(addrs, &gate.deadlines).await?;
+        Ok::<_, io::Error>(Upstream { stream, _descriptor: descriptor })
+    };
+    let why = match timeout(gate.deadlines.connect, connected).await {
+        Ok(Ok(upstream)) => return Ok(upstream),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "it took too long".to_owned(),
     };
@@ -149,6 +193,15 @@ async fn connect_one(addr: SocketAddr) -> io::Result<TcpStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_machines_table_is_read_as_others_read_it() {
+        let table = "127.0.0.1 localhost\n# 10.9.9.9 git.corp\n10.0.0.1\tGit.Corp git # main\nfe80::1%eth0 git.corp\n\
+                     fd00::1 git.corp\nnonsense git.corp\n10.0.0.3 xgit.corp\n";
+        let ips: Vec<IpAddr> = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        assert_eq!(listed(table, "git.corp"), ips);
+        assert_eq!(listed(table, "main"), [] as [IpAddr; 0]);
+    }
 
     #[test]
     fn families_take_turns() {

@@ -31,6 +31,7 @@ pub const DROPPED: &[Dropped] = &[
         "http2-settings",
         "part of an upgrade to HTTP/2 (h2c), behind which requests could no longer be read",
     ),
+    drop("x-ai-jail-denied", "the doors' own word for a denial, which an origin must not speak"),
     drop("host", "written anew from the target that was decided about"),
     drop("content-length", "written anew from the framing that was read"),
     drop("transfer-encoding", "written anew from the framing that was read"),

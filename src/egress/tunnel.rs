@@ -5,7 +5,7 @@ use std::io;
 use tokio::net::TcpStream;
 
 use crate::egress::limits::{Deadlines, READ_SIZE};
-use crate::egress::wire::{Activity, Moved, move_once, shutdown_write, write_all};
+use crate::egress::wire::{Activity, Moved, broken, move_once, shutdown_write, write_all};
 
 /// Bytes of the first reads, and of those after the receiver could not take all: what is left over is kept, so this
 /// bounds what a tunnel that stands still holds.
@@ -29,6 +29,9 @@ pub(super) async fn run(
             ended = &mut up, if up_runs => { up_runs = false; ended }
             ended = &mut down, if down_runs => { down_runs = false; ended }
             () = activity.idle_for(limit) => return,
+            // Nobody reads from a side that has finished, so a reset of it is seen here alone.
+            () = broken(client), if !up_runs => return,
+            () = broken(upstream), if !down_runs => return,
         };
         if ended.is_err() {
             return;

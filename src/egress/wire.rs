@@ -7,13 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::net::Shutdown;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::egress::limits::{HEAD_READ, READ_SIZE};
+use crate::egress::limits::{HEAD_READ, READ_SIZE, SMALL_HEAD};
 
 /// Bytes that are taken from a refused client before it is cut off.
 const MAX_LINGER: usize = 1024 * 1024;
+
+/// How often a client that has sent ahead is looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 thread_local! {
     static SHARED: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_SIZE]);
@@ -33,7 +37,7 @@ impl Wire {
 
     /// Reads a little more; 0 is the end.
     pub(super) async fn fill(&mut self) -> io::Result<usize> {
-        read_into(&self.stream, &mut self.ahead, HEAD_READ).await
+        read_head_part(&self.stream, &mut self.ahead).await
     }
 
     /// Forgets the first `count` bytes.
@@ -62,6 +66,33 @@ impl Wire {
     }
 }
 
+/// Reads a little more of a head into `ahead`, and not over [`SMALL_HEAD`] in passing: what lies beyond needs a permit.
+pub(super) async fn read_head_part(stream: &TcpStream, ahead: &mut Vec<u8>) -> io::Result<usize> {
+    let size = match SMALL_HEAD.saturating_sub(ahead.len()) {
+        0 => HEAD_READ,
+        left => left.min(HEAD_READ),
+    };
+    read_into(stream, ahead, size).await
+}
+
+/// Returns once the other side has finished sending, whether or not bytes of it are still unread.
+pub(super) async fn finished_sending(stream: &TcpStream) {
+    loop {
+        match stream.ready(Interest::READABLE).await {
+            Ok(ready) if !ready.is_read_closed() => {}
+            _ => return,
+        }
+        // Its next request lies there and keeps the socket ready: the end behind it is seen by looking again.
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Returns once the connection is broken: reset, or given up by the kernel.
+pub(super) async fn broken(stream: &TcpStream) {
+    // An error means that the runtime is going, and all connections with it.
+    let _ = stream.ready(Interest::ERROR).await;
+}
+
 /// Reads up to `size` bytes into `out`; 0 is the end.
 pub(super) async fn read_into(stream: &TcpStream, out: &mut Vec<u8>, size: usize) -> io::Result<usize> {
     loop {
@@ -84,6 +115,10 @@ pub(super) fn consume(ahead: &mut Vec<u8>, count: usize) {
         *ahead = Vec::new();
     } else {
         ahead.drain(..count);
+        // What a large head took must not stay for a few bytes behind it.
+        if ahead.capacity() > 2 * SMALL_HEAD {
+            ahead.shrink_to_fit();
+        }
     }
 }
 
@@ -98,6 +133,11 @@ pub(super) async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Resul
         }
     }
     Ok(())
+}
+
+/// Writes all of `bytes`, or gives up after `limit`.
+pub(super) async fn write_within(stream: &TcpStream, bytes: &[u8], limit: Duration) -> io::Result<()> {
+    timeout(limit, write_all(stream, bytes)).await.map_err(io::Error::other)?
 }
 
 /// What one [`move_once`] did.

@@ -34,6 +34,11 @@ impl HostName {
         self.0.strip_suffix(&*parent.0).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
     }
 
+    /// Whether this name means the machine that asks, wherever it is asked: `localhost` and all names below it (RFC 6761).
+    pub fn is_localhost(&self) -> bool {
+        self.as_str() == "localhost" || self.as_str().ends_with(".localhost")
+    }
+
     /// Whether this name has no dot in it.
     pub fn is_single_label(&self) -> bool {
         !self.0.contains('.')

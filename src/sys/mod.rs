@@ -3,6 +3,7 @@
 
 pub mod descriptor;
 pub mod landlock;
+pub mod memory;
 pub mod namespace;
 pub mod process;
 pub mod readiness;

@@ -38,6 +38,8 @@ async fn names_that_a_rule_could_allow_get_addresses_and_others_do_not_exist() {
         (b"127.1", 1, (3, None)),
         (b"2.0.18.198.in-addr.arpa", 12, (3, None)),
         (b"localhost", 1, (0, Some([127, 0, 0, 1]))),
+        (b"a.LocalHost", 1, (0, Some([127, 0, 0, 1]))),
+        (b"a.localhost", 28, (0, None)),
     ] {
         assert_eq!(outcome(&ask(&jail, &query(name, kind)).await), want, "{name:?} {kind}");
     }
@@ -98,4 +100,40 @@ async fn listeners_for_single_ports_are_there_before_the_answer() {
         jail.seen.bound.lock().unwrap().iter().any(|(addr, _)| addr.to_string() == "10.0.0.1:5432")
     })
     .await;
+}
+
+#[tokio::test]
+async fn names_below_one_domain_use_up_its_share_alone() {
+    use crate::egress::limits::{MAX_NAMES, NAMES_FOR_EXACT};
+    let jail = jail(policy(&["*.a.test", "*.b.test", "x.a.test"], &[]));
+    let share = (MAX_NAMES - NAMES_FOR_EXACT) / 2;
+    for index in 0..share {
+        let text = name(&format!("n{index}.a.test"));
+        assert!(jail.gate.address_of(&text).is_some(), "{index}");
+    }
+    for again in [&b"more.a.test"[..], b"even-more.a.test"] {
+        assert_eq!(outcome(&ask(&jail, &query(again, 1)).await), (2, None));
+    }
+    for other in [&b"more.b.test"[..], b"x.a.test", b"n7.a.test"] {
+        assert_eq!(outcome(&ask(&jail, &query(other, 1)).await).0, 0, "{other:?}");
+    }
+    let told = jail.seen.verdicts();
+    let [Verdict::Failed { line }] = &told[..] else { panic!("{told:?}") };
+    assert!(line.contains("the addresses for *.a.test are used up"), "{line}");
+}
+
+#[tokio::test]
+async fn names_below_one_domain_use_up_its_listeners_alone() {
+    use crate::egress::limits::{LISTENERS_FOR_EXACT, MAX_LATE_LISTENERS};
+    let jail = jail(policy(&["*.a.test:22", "*.b.test:22", "git.test:22"], &[]));
+    let share = (MAX_LATE_LISTENERS - LISTENERS_FOR_EXACT) / 2;
+    for index in 0..share + 3 {
+        ask(&jail, &query(format!("n{index}.a.test").as_bytes(), 1)).await;
+    }
+    let bound = || jail.seen.bound.lock().unwrap().len();
+    assert_eq!(bound(), share);
+    assert_eq!(jail.seen.verdicts().len(), 1, "it is told once");
+    ask(&jail, &query(b"x.b.test", 1)).await;
+    ask(&jail, &query(b"git.test", 1)).await;
+    assert_eq!(bound(), share + 2);
 }

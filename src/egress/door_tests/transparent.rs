@@ -7,7 +7,7 @@ use crate::egress::dns_message::tests::query;
 #[tokio::test]
 async fn an_address_of_the_pool_leads_to_its_name() {
     let jail = jail(towards(&["name.test:443"], echo().await));
-    jail.gate.names.address_of(&name("name.test")).unwrap();
+    jail.gate.names.address_of(&name("name.test"), names::Owner::Exact).unwrap();
     assert_eq!(talk(jail.https, b"bytes").await, "bytes");
     eventually(|| jail.seen.closed() == [(5, 5)]).await;
     let event = jail.seen.events.lock().unwrap()[0].clone();
@@ -19,7 +19,7 @@ async fn denied_and_unknown_addresses_are_closed() {
     let jail = jail(towards(&["name.test:80"], echo().await));
     assert_eq!(talk(jail.https, b"x").await, "", "an address that no name has");
     assert_eq!(jail.seen.denials().len(), 0);
-    jail.gate.names.address_of(&name("name.test")).unwrap();
+    jail.gate.names.address_of(&name("name.test"), names::Owner::Exact).unwrap();
     assert_eq!(talk(jail.https, b"x").await, "", "a port that no rule names");
     assert_eq!(jail.seen.denials().len(), 1);
 }
@@ -33,7 +33,7 @@ async fn port_80_is_checked_request_by_request() {
     })
     .await;
     let first = jail(towards(&["name.test"], addr));
-    first.gate.names.address_of(&name("name.test")).unwrap();
+    first.gate.names.address_of(&name("name.test"), names::Owner::Exact).unwrap();
     let good = "GET /path HTTP/1.1\r\nHost: name.test\r\n\r\n";
     let other = "GET /path HTTP/1.1\r\nHost: evil.test\r\n\r\n";
     let got = talk(first.http, format!("{good}{good}{other}{good}").as_bytes()).await;
@@ -41,7 +41,7 @@ async fn port_80_is_checked_request_by_request() {
     assert_eq!(got.matches("HTTP/1.1 400 ").count(), 1, "{got}");
 
     let second = jail(towards(&["name.test:443"], addr));
-    second.gate.names.address_of(&name("name.test")).unwrap();
+    second.gate.names.address_of(&name("name.test"), names::Owner::Exact).unwrap();
     let got = talk(second.http, good.as_bytes()).await;
     assert!(got.starts_with("HTTP/1.1 403 ") && got.contains("--allow-host name.test"), "{got}");
 }

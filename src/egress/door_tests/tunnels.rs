@@ -91,6 +91,28 @@ async fn denials_are_prompt_and_clear() {
 }
 
 #[tokio::test]
+async fn localhost_is_this_machine_and_nobody_is_asked_for_it() {
+    let addr = echo().await;
+    // What a resolver outside would say must not matter; a private address is never dialled.
+    let ips = ["10.0.0.1".parse().unwrap()];
+    let literal = format!("127.0.0.1:{}", addr.port());
+    let jail = jail_with(policy(&["*:*", &literal], &[]), Deadlines::default(), &ips);
+    for host in ["localhost", "LOCALHOST.", "a.localhost", "x.y.localhost."] {
+        let got = talk(jail.proxy, &connect(&format!("{host}:8443"))).await;
+        assert!(
+            got.starts_with("HTTP/1.1 403 ") && got.contains("it leads to 127.0.0.1, a loopback address"),
+            "{got}"
+        );
+        // A rule that names the address lifts it, as for every name that leads there.
+        let mut client = connected(&jail, &format!("{host}:{}", addr.port())).await;
+        client.write_all(b"x").await.unwrap();
+        until(&mut client, "x").await;
+    }
+    let other = talk(jail.proxy, &connect("notlocalhost:8443")).await;
+    assert!(other.contains("it leads to 10.0.0.1, a private address"), "{other}");
+}
+
+#[tokio::test]
 async fn of_mixed_answers_only_those_that_pass_are_dialled() {
     let addr = echo().await;
     let ips = ["10.0.0.1", "169.254.169.254", "127.0.0.1"].map(|ip| ip.parse().unwrap());
