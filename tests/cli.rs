@@ -15,6 +15,9 @@ const WRONG: &[(&str, &[&str], &str)] = &[
     ("a writable grant that does not exist", &["--rw", "/no/such/place", "--", "true"], "/no/such/place"),
     ("a project that does not exist", &["--project", "/no/such/place", "--", "true"], "/no/such/place"),
     ("the root as the project", &["--project", "/", "--", "true"], "/"),
+    ("a home of one's own", &["--env", "HOME=/x", "--", "true"], "HOME is the jail's own"),
+    ("a word for the jail of one's own", &["--env", "AI_JAIL=0", "--", "true"], "always 1"),
+    ("nothing to explain", &["explain", ""], "'' cannot be explained"),
     ("no command", &[], "command"),
     ("no command after the dashes", &["--"], "command"),
     ("a bad host pattern", &["--allow-host", "*.com", "--", "true"], "*.com"),
@@ -57,6 +60,26 @@ fn an_unknown_key_is_answered_with_the_nearest() {
     let env = TestEnv::new();
     env.config("[network]\nalow = [\"example.com\"]\n");
     assert!(env.jail(["--", "true"]).refused().contains("allow"));
+}
+
+#[test]
+fn a_command_of_no_letters_is_shown_in_quotes() {
+    let output = TestEnv::new().jail([""]);
+    assert!(output.stderr.starts_with("ai-jail: '' was not found"), "{}", output.stderr);
+}
+
+#[test]
+fn a_variable_that_cannot_have_an_effect_is_one_warning() {
+    let warned = |env: &TestEnv, args: &[&str], part: &str| {
+        let output = env.jail(args);
+        let warnings = output.stderr.lines().filter(|line| line.contains(part)).count();
+        assert_eq!(warnings, 1, "{part}: {}", output.stderr);
+    };
+    let env = TestEnv::new();
+    let pass = ["--dry-run", "--env", "NOT_SET_HERE", "--", "true"];
+    warned(&env, &pass, "--env NOT_SET_HERE: it is not set here");
+    let env = env.var("AI_JAIL_ALOW_HOST", "x.test");
+    warned(&env, &["--dry-run", "--", "true"], "AI_JAIL_ALOW_HOST is not known and has no effect");
 }
 
 #[test]

@@ -106,6 +106,9 @@ itself is given in the configuration file, which takes whole paths.
 const CLOSING: &str = r#".SH EXIT STATUS
 That of \fICOMMAND\fR, but for these:
 .TP
+\fB124\fR
+The time limit (\fB\-\-limit time=\fISPAN\fR) ended the jail.
+.TP
 \fB125\fR
 The jail could not be set up: a bad option, a bad configuration, a protection that this machine lacks.
 .TP
@@ -128,6 +131,9 @@ The network, as \fB\-\-network\fR.
 .TP
 \fBAI_JAIL_HOME\fR
 The home, as \fB\-\-home\fR.
+.TP
+\fBAI_JAIL_STATE\fR
+The agent's state, as \fB\-\-state\fR.
 .SH FILES
 .TP
 \fI$XDG_CONFIG_HOME/ai\-jail/config.toml\fR

@@ -19,8 +19,9 @@ use crate::report::Verbosity;
     about = "Run an AI coding agent in a jail that the Linux kernel enforces",
     override_usage = "ai-jail [OPTIONS] [--] COMMAND [ARGS]...\n       ai-jail doctor|explain|quarantine|completions ...",
     after_help = "Options end at COMMAND: what follows belongs to it. `ai-jail -- NAME` runs a program whose name is \
-                  one of ours.\nExit status: that of COMMAND; 128+N when signal N ended it; 125 when the jail could \
-                  not be set up; 126 when COMMAND cannot be executed; 127 when it is not found."
+                  one of ours.\nExit status: that of COMMAND; 128+N when signal N ended it; 124 when the time limit ended \
+                  it; 125 when the jail could not be set up; 126 when COMMAND cannot be executed; 127 when it is not \
+                  found."
 )]
 pub struct RunArgs {
     /// What is asked of the jail.

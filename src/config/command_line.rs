@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use super::schema::Tables;
-use super::settings::{EnvValue, GrantSpec, HomeMode, Limits, NetworkMode, Profile};
+use super::settings::{EnvValue, GrantSpec, HomeMode, Limits, NetworkMode, Profile, StateMode};
 use super::values::{self, Base, GrantPath};
 use super::words::{Problem, Word, nearest};
 use crate::cli::RunOptions;
@@ -22,23 +22,49 @@ pub struct EnvScalars {
     pub network: Option<Sourced<NetworkMode>>,
     /// `AI_JAIL_HOME`.
     pub home: Option<Sourced<HomeMode>>,
+    /// `AI_JAIL_STATE`.
+    pub state: Option<Sourced<StateMode>>,
+    /// A sentence for each variable that looks like one of these and is none.
+    pub warnings: Vec<String>,
 }
 
+/// The variables that are read.
+const SCALARS: &[&str] = &["AI_JAIL_PROFILE", "AI_JAIL_NETWORK", "AI_JAIL_HOME", "AI_JAIL_STATE"];
+
+/// What only the program's own tests read.
+const FOR_TESTS: &str = "AI_JAIL_TEST_";
+
 impl EnvScalars {
-    /// Reads the variables through `lookup`. One that is not set, or empty, says nothing.
+    /// Reads the variables through `lookup`. One that is not set, or empty, says nothing. `names` are all variables
+    /// that are set: among them, one that begins like these and is none is worth a warning.
     ///
     /// Fails on a value that is none of the words that the variable takes.
-    pub fn read(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
+    pub fn read<'n>(
+        lookup: impl Fn(&str) -> Option<OsString>,
+        names: impl Iterator<Item = &'n OsStr>,
+    ) -> Result<Self> {
+        let unknown = names.filter_map(|name| {
+            let name = name.to_string_lossy();
+            let looks_ours = name.starts_with("AI_JAIL_") && !name.starts_with(FOR_TESTS);
+            (looks_ours && !SCALARS.contains(&&*name)).then(|| unknown_variable(&name))
+        });
         Ok(Self {
+            warnings: unknown.collect(),
             profile: scalar(&lookup, "AI_JAIL_PROFILE")?,
             network: scalar(&lookup, "AI_JAIL_NETWORK")?,
             home: scalar(&lookup, "AI_JAIL_HOME")?,
+            state: scalar(&lookup, "AI_JAIL_STATE")?,
         })
     }
 
     /// The values as a layer (the profile is chosen before).
     pub fn tables(&self) -> Tables {
-        Tables { network: self.network.clone(), home: self.home.clone(), ..Tables::default() }
+        Tables {
+            network: self.network.clone(),
+            home: self.home.clone(),
+            state: self.state.clone(),
+            ..Tables::default()
+        }
     }
 }
 
@@ -96,6 +122,14 @@ fn scalar<T: Word>(lookup: impl Fn(&str) -> Option<OsString>, name: &str) -> Res
             Err(with(Error::new(Kind::Usage, format!("{name} cannot be `{}`", escape(&raw))), problem))
         }
     }
+}
+
+fn unknown_variable(name: &str) -> String {
+    let hint = match nearest(name, SCALARS.iter().copied()) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("the known ones are {}", SCALARS.join(", ")),
+    };
+    format!("the variable {} is not known and has no effect; {hint}", escape(name))
 }
 
 fn grants(
@@ -273,6 +307,18 @@ mod tests {
                 "--env cannot be `=x`; the name of a variable is not empty and holds no `=` and no NUL byte",
             ),
             (
+                RunOptions { env: vec!["HOME=/x".into()], ..none() },
+                "--env cannot be `HOME=/x`; HOME is the jail's own; --home and --state say what is in it",
+            ),
+            (
+                RunOptions { env: vec!["HOME".into()], ..none() },
+                "--env cannot be `HOME`; HOME is the jail's own; --home and --state say what is in it",
+            ),
+            (
+                RunOptions { env: vec!["AI_JAIL=0".into()], ..none() },
+                "--env cannot be `AI_JAIL=0`; AI_JAIL tells programs that they run in a jail and is always 1",
+            ),
+            (
                 RunOptions { resolve: vec!["h".into()], ..none() },
                 "--resolve cannot be `h`; it takes HOST=ADDR or HOST=ADDR:PORT",
             ),
@@ -301,12 +347,48 @@ mod tests {
         let set = |value: &'static str| {
             move |name: &str| (name == "AI_JAIL_NETWORK").then(|| OsString::from(value))
         };
-        let read = EnvScalars::read(set("off")).unwrap();
+        let none = std::iter::empty;
+        let read = EnvScalars::read(set("off"), none()).unwrap();
         assert_eq!(read.network.map(|network| network.value), Some(NetworkMode::Off));
-        assert_eq!(EnvScalars::read(set("")).unwrap(), EnvScalars::default());
+        assert_eq!(EnvScalars::read(set(""), none()).unwrap(), EnvScalars::default());
         assert_eq!(
-            EnvScalars::read(set("on")).unwrap_err().to_string(),
+            EnvScalars::read(set("on"), none()).unwrap_err().to_string(),
             "AI_JAIL_NETWORK cannot be `on`; a network mode is one of off, filtered, open; did you mean `open`?"
+        );
+    }
+
+    #[test]
+    fn every_variable_of_the_launcher_is_read_and_others_of_the_name_are_a_warning() {
+        let values = [
+            ("AI_JAIL_PROFILE", "strict"),
+            ("AI_JAIL_NETWORK", "off"),
+            ("AI_JAIL_HOME", "ephemeral"),
+            ("AI_JAIL_STATE", "none"),
+        ];
+        let lookup = |name: &str| {
+            values.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+        };
+        assert_eq!(values.map(|(name, _)| name), SCALARS);
+        let names = SCALARS.iter().copied().chain([
+            "AI_JAIL",
+            "AI_JAIL_TEST_REQUIRE",
+            "PATH",
+            "AI_JAIL_NETWRK",
+            "AI_JAIL_ALLOW_HOST_LIST",
+        ]);
+        let read = EnvScalars::read(lookup, names.map(OsStr::new)).unwrap();
+        assert_eq!(read.profile.as_ref().map(|profile| profile.value), Some(Profile::Strict));
+        let tables = read.tables();
+        assert_eq!(tables.network.map(|network| network.value), Some(NetworkMode::Off));
+        assert_eq!(tables.home.map(|home| home.value), Some(HomeMode::Ephemeral));
+        assert_eq!(tables.state.map(|state| state.value), Some(StateMode::None));
+        assert_eq!(
+            read.warnings,
+            [
+                "the variable AI_JAIL_NETWRK is not known and has no effect; did you mean AI_JAIL_NETWORK?",
+                "the variable AI_JAIL_ALLOW_HOST_LIST is not known and has no effect; the known ones are \
+                 AI_JAIL_PROFILE, AI_JAIL_NETWORK, AI_JAIL_HOME, AI_JAIL_STATE",
+            ]
         );
     }
 }

@@ -51,6 +51,8 @@ pub fn merge(layers: &Layers<'_>) -> Result<Settings> {
     let hosts = defaults.hosts;
     let mut settings = from_profile(profile, &defaults);
 
+    settings.warnings.extend(layers.env.warnings.iter().cloned());
+
     let mut outside = Ignored::default();
     let mut own = Vec::new();
     if let Some(user) = &files.user {

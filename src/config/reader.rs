@@ -169,6 +169,40 @@ pub(super) fn refused_key(source: Source<'_>, table: &str, name: &str, span: Ran
     source.error(span, &format!("unknown key `{shown}`"), problem)
 }
 
+/// The tables that a command can have of its own: all of the top level's but `agents` itself.
+fn agent_tables() -> impl Iterator<Item = &'static str> {
+    TABLES
+        .iter()
+        .filter(|(name, status)| *status == Availability::Here && *name != "agents")
+        .map(|(name, _)| *name)
+}
+
+/// Whether a command can have the table `name` of its own.
+pub(super) fn is_agent_table(name: &str) -> bool {
+    agent_tables().any(|table| table == name)
+}
+
+/// The error for something in `[agents.AGENT]` that is none of its tables.
+pub(super) fn refused_agent_key(source: Source<'_>, agent: &str, name: &str, span: Range<usize>) -> Error {
+    let shown = format!("agents.{}.{}", escape(agent), escape(name));
+    if TABLES.iter().any(|(table, status)| *table == name && *status == Availability::Later) {
+        let problem = Problem::new("ignoring it would silently not hold").hint("remove it");
+        return source.error(span, &format!("`{shown}` is not supported by this version"), problem);
+    }
+    let problem = if KEYS.iter().any(|key| key.table.is_empty() && key.name == name) || name == "agents" {
+        Problem::new("").hint(format!("`{}` belongs to the top level", escape(name)))
+    } else if let Some(near) = nearest(name, agent_tables()) {
+        Problem::new("").hint(format!("did you mean `{near}`?"))
+    } else if let Some(place) = elsewhere("agents", name) {
+        let table = place.trim_matches(['[', ']']);
+        Problem::new("").hint(format!("`{}` belongs to [agents.{}.{table}]", escape(name), escape(agent)))
+    } else {
+        let tables = agent_tables().collect::<Vec<_>>().join(", ");
+        Problem::new(format!("[agents.{}] has the tables {tables}", escape(agent)))
+    };
+    source.error(span, &format!("unknown key `{shown}`"), problem)
+}
+
 /// Another table that has a key of this name.
 fn elsewhere(table: &str, name: &str) -> Option<String> {
     KEYS.iter()

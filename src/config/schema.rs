@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::cite::Source;
-use super::reader::{Entry, Text, Value, entries, refused_key};
+use super::reader::{Entry, Text, Value, entries, is_agent_table, refused_agent_key, refused_key};
 use super::settings::{
     EnvValue, GrantSpec, HomeMode, Inherit, Limits, NetworkMode, Profile, Protect, ResolveTarget, StateMode,
 };
@@ -104,6 +104,14 @@ pub fn parse(text: &str, path: &Path, layer: Layer, base: Base<'_>) -> Result<Fi
                 for Entry { key: name, value: tables } in at(value).table("a table for each command")? {
                     let mut agent = Tables::default();
                     for Entry { key: table, value } in at(tables).table("the tables of one command")? {
+                        if !is_agent_table(table.get_ref()) {
+                            return Err(refused_agent_key(
+                                source,
+                                name.get_ref(),
+                                table.get_ref(),
+                                table.span(),
+                            ));
+                        }
                         walk.table(&mut agent, table, value)?;
                     }
                     file.agents.insert(name.get_ref().to_string(), agent);
@@ -130,7 +138,7 @@ impl Walk<'_> {
         value: &Spanned<DeValue<'_>>,
     ) -> Result<()> {
         let name = table.get_ref().as_ref();
-        if !matches!(name, "filesystem" | "home" | "environment" | "network" | "limits" | "log") {
+        if !is_agent_table(name) {
             return Err(refused_key(self.source, "", name, table.span()));
         }
         for Entry { key, value } in (Value { source: self.source, key: name, value }).table("a table")? {

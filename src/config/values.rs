@@ -170,10 +170,19 @@ pub fn seconds(text: &str) -> Result<u64, Problem> {
     if rest.is_empty() && total > 0 { Ok(total) } else { Err(problem()) }
 }
 
+/// Variables without which the jail would be another, with the reason why nobody sets them.
+const OWN: &[(&str, &str)] = &[
+    ("HOME", "HOME is the jail's own; --home and --state say what is in it"),
+    ("AI_JAIL", "AI_JAIL tells programs that they run in a jail and is always 1"),
+];
+
 /// Checks the name of an environment variable: not empty, no `=`, no NUL.
 pub fn env_name(text: &str) -> Result<&str, Problem> {
     if text.is_empty() || text.contains(['=', '\0']) {
         return Err(Problem::new("the name of a variable is not empty and holds no `=` and no NUL byte"));
+    }
+    if let Some((_, why)) = OWN.iter().find(|(own, _)| *own == text) {
+        return Err(Problem::new(*why));
     }
     Ok(text)
 }

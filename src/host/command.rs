@@ -139,6 +139,7 @@ fn of_snap(host: &Host, path: &Path) -> bool {
 }
 
 fn shown(command: &OsStr) -> impl std::fmt::Display + '_ {
+    let command = if command.is_empty() { OsStr::new("''") } else { command };
     Path::new(command).display()
 }
 

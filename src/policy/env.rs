@@ -7,8 +7,9 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use crate::config::settings::{EnvValue, Inherit, Settings};
-use crate::policy::origin::{Origin, Sourced};
+use crate::policy::origin::{Layer, Origin, Sourced};
 use crate::presets::preset;
+use crate::sanitize::escape;
 
 /// One row of the table: names, as case-insensitive patterns with `*`, and why.
 #[derive(Debug, Deserialize)]
@@ -114,6 +115,19 @@ pub fn looks_secret(name: &str) -> bool {
     find(&TABLE.secret, name).is_some()
 }
 
+/// A warning for each variable that the command line passes on and the launcher does not have. A list in a file is for
+/// every day, and says nothing about one that is not set today.
+pub fn unset(settings: &Settings, launcher: &BTreeMap<OsString, OsString>) -> Vec<String> {
+    let missing = settings.env.iter().filter(|(name, wanted)| {
+        wanted.value == EnvValue::Pass
+            && wanted.origin.layer == Layer::CommandLine
+            && !launcher.contains_key(OsStr::new(name))
+    });
+    missing
+        .map(|(name, _)| format!("--env {}: it is not set here, so that the jail has none", escape(name)))
+        .collect()
+}
+
 fn find<'a>(rows: &'a [Row], name: &str) -> Option<&'a Row> {
     rows.iter().find(|row| row.names.iter().any(|pattern| matches(pattern, name)))
 }
@@ -196,9 +210,91 @@ mod tests {
             "GPG_AGENT_INFO",
             "ANTHROPIC_BASE_URL",
             "http_proxy",
+            // Makers and compilers.
+            "MAKEFILES",
+            "CMAKE_TOOLCHAIN_FILE",
+            "CPATH",
+            "LIBRARY_PATH",
+            "COMPILER_PATH",
+            "GCC_EXEC_PREFIX",
+            "GOROOT",
+            "GOTOOLDIR",
+            "PKG_CONFIG_PATH",
+            "CONFIG_SITE",
+            "CCACHE_CONFIGPATH",
+            "RUSTUP_TOOLCHAIN",
+            // Language runtimes.
+            "ERL_FLAGS",
+            "ERL_AFLAGS",
+            "ERL_ZFLAGS",
+            "ELIXIR_ERL_OPTIONS",
+            "GUILE_LOAD_PATH",
+            "JULIA_LOAD_PATH",
+            "OCAMLPATH",
+            "GHCRTS",
+            "COMPlus_EnableDiagnostics",
+            "DOTNET_ADDITIONAL_DEPS",
+            "YARN_RC_FILENAME",
+            "NPM_CONFIG_USERCONFIG",
+            "TCLLIBPATH",
+            "AWKPATH",
+            "R_LIBS_USER",
+            "COMPOSER_HOME",
+            "GRADLE_USER_HOME",
+            // Shells, editors and everyday tools.
+            "FPATH",
+            "INPUTRC",
+            "EXINIT",
+            "WGETRC",
+            "TAR_OPTIONS",
+            "RSYNC_RSH",
+            "CVS_RSH",
+            "SVN_SSH",
+            "HGRCPATH",
+            "PSQLRC",
+            "GNUPGHOME",
+            "LESSKEYIN",
+            // Libraries that load modules.
+            "OPENSSL_ENGINES",
+            "OPENSSL_CONF",
+            "LIBGL_DRIVERS_PATH",
+            "LIBVA_DRIVERS_PATH",
+            "__EGL_VENDOR_LIBRARY_DIRS",
+            "GDK_PIXBUF_MODULE_FILE",
+            "GI_TYPELIB_PATH",
+            "OCL_ICD_VENDORS",
+            "KRB5_CONFIG",
+            "FONTCONFIG_FILE",
+            "RESOLV_HOST_CONF",
+            "RES_OPTIONS",
         ];
         for name in dangerous {
             assert!(find(&TABLE.never, name).is_some(), "{name}");
+        }
+        // What people set for their own programs is none of it.
+        for name in [
+            "MY_APP_MODE",
+            "RUST_LOG",
+            "RUST_BACKTRACE",
+            "DEBUG",
+            "NODE_ENV",
+            "RAILS_ENV",
+            "LOG_LEVEL",
+            "PGHOST",
+            "MYSQL_HOST",
+            "MIX_ENV",
+            "BUCKET_NAME",
+            "STACK_NAME",
+            "GOAL",
+            "GOOGLE_CLOUD_PROJECT",
+            "SNAPSHOT_DIR",
+            "CUDA_VISIBLE_DEVICES",
+            "DJANGO_SETTINGS_MODULE",
+            "TF_VAR_region",
+            "PORT",
+            "DATABASE_URL",
+        ] {
+            assert!(find(&TABLE.never, name).is_none(), "{name}");
         }
         for name in ["LANG", "LC_ALL", "TERM", "TZ", "EDITOR", "NO_COLOR"] {
             assert!(find(&TABLE.never, name).is_none() && find(&TABLE.core, name).is_some(), "{name}");

@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::egress::decide::{Decision, decide};
+use crate::egress::decide::{Decision, Reason, decide};
+use crate::egress::reach::has_listener;
 use crate::host::system::MountKind;
 use crate::plan::operation::Access;
-use crate::policy::authority::Authority;
+use crate::policy::authority::{Authority, Host};
 use crate::policy::files::Source;
+use crate::policy::net::NetPolicy;
 use crate::policy::{NetworkRule, Policy, env};
 
 /// An answer: what was asked, what holds, by which rule, and what would change it.
@@ -132,6 +134,12 @@ fn explain_host(policy: &Policy, question: &str) -> Answer {
         NetworkRule::DangerOpen => return answer("allowed", "the network is open".to_owned(), None),
         NetworkRule::Filtered(net) => net,
     };
+    explain_target(net, question)
+}
+
+fn explain_target(net: &NetPolicy, question: &str) -> Answer {
+    let answer =
+        |verdict, because: String, hint| Answer { asked: question.to_owned(), verdict, because, hint };
     let authority = Authority::parse(question.as_bytes())
         .or_else(|_| Authority::parse(format!("{question}:443").as_bytes()));
     let target = match authority {
@@ -140,10 +148,79 @@ fn explain_host(policy: &Policy, question: &str) -> Answer {
     };
     match decide(net, &target) {
         Decision::Allow(allowed) => {
-            answer("allowed", format!("{} ({})", allowed.rule.value, allowed.rule.origin), None)
+            let rule = format!("{} ({})", allowed.rule.value, allowed.rule.origin);
+            if has_listener(net, &target) {
+                return answer("allowed", rule, None);
+            }
+            let because = format!(
+                "{rule}; only for programs that use the proxy (HTTP_PROXY), since no listener is made for {}",
+                match target.host {
+                    Host::Name(_) => "ports that a rule does not name one by one",
+                    Host::Ip(_) => "this rule's addresses and ports",
+                }
+            );
+            let hint = matches!(target.host, Host::Name(_)).then(|| format!("--allow-host {target}"));
+            answer("allowed", because, hint)
         }
         Decision::Deny(denial) => {
-            answer("denied", denial.to_string(), Some(format!("--allow-host {question}")))
+            let (because, hint) = match &denial.reason {
+                Reason::Rule { rule, origin } => {
+                    (format!("the rule {rule} ({origin})"), Some("remove that rule".to_owned()))
+                }
+                _ => (denial.why(), denial.option()),
+            };
+            answer("denied", because, hint)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::egress::decide::tests::policy;
+
+    #[test]
+    fn a_host_is_explained_in_one_sentence_with_one_hint() {
+        let net = policy(
+            &["a.test", "r.test:8000-8010", "any.test:*", "git.test:22", "10.0.0.0/8:443", "*.l.test"],
+            &["evil.a.test"],
+        );
+        let proxy = "only for programs that use the proxy (HTTP_PROXY), since no listener is made for ports that a rule \
+                     does not name one by one";
+        for (question, verdict, because, hint) in [
+            ("a.test", "allowed", "a.test (--allow-host)".to_owned(), None),
+            ("git.test:22", "allowed", "git.test:22 (--allow-host)".to_owned(), None),
+            ("any.test:443", "allowed", "any.test:* (--allow-host)".to_owned(), None),
+            (
+                "any.test:22",
+                "allowed",
+                format!("any.test:* (--allow-host); {proxy}"),
+                Some("--allow-host any.test:22"),
+            ),
+            (
+                "r.test:8001",
+                "allowed",
+                format!("r.test:8000-8010 (--allow-host); {proxy}"),
+                Some("--allow-host r.test:8001"),
+            ),
+            ("b.test", "denied", "no rule matches".to_owned(), Some("--allow-host b.test")),
+            ("a.test:22", "denied", "no rule matches".to_owned(), Some("--allow-host a.test:22")),
+            ("127.0.0.1", "denied", "no rule matches".to_owned(), Some("--allow-host 127.0.0.1")),
+            (
+                "evil.a.test",
+                "denied",
+                "the rule evil.a.test (--deny-host)".to_owned(),
+                Some("remove that rule"),
+            ),
+        ] {
+            let got = explain_target(&net, question);
+            let want = (verdict, because, hint);
+            assert_eq!((got.verdict, got.because, got.hint.as_deref()), want, "{question}");
+        }
+        let wide = explain_target(&policy(&["93.184.208.0/20:443"], &[]), "93.184.216.9:443");
+        assert!(
+            wide.because.contains("only for programs that use the proxy") && wide.hint.is_none(),
+            "{wide:?}"
+        );
     }
 }

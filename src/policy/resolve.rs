@@ -14,6 +14,7 @@ use crate::host::protected::Hold;
 use crate::host::system::{MountKind, SystemMount};
 use crate::plan::operation::Access;
 
+use super::env;
 use super::files::{FileRule, FileRules, Shape, Source, Tree};
 use super::host_rule::{HostPattern, Hosts};
 use super::net::NetPolicy;
@@ -37,6 +38,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     let rules = FileRules::new(rules(settings, facts, &home, project_access)?);
     let network = network(settings, facts, &mut warnings)?;
     let environment = variables::resolve(settings, facts, &rules, &network, &home);
+    warnings.extend(env::unset(settings, &facts.environment));
     let protected = protected(settings, facts, &rules, &mut warnings);
     let landlock_abi = landlock(profile, facts, &mut warnings)?;
     let proc_view = proc_view(settings, landlock_abi)?;

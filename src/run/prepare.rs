@@ -55,7 +55,10 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>) -> Result<Prepared> {
         return Err(Error::new(Kind::Usage, "no command was given"));
     };
     let command = Command::find(host, &project.root, program)?;
-    let scalars = EnvScalars::read(|name| host.environment.var(name).map(OsString::from))?;
+    let scalars = EnvScalars::read(
+        |name| host.environment.var(name).map(OsString::from),
+        host.environment.vars.keys().map(OsString::as_os_str),
+    )?;
     let user_file = host.xdg("XDG_CONFIG_HOME", ".config").join("ai-jail/config.toml");
     let paths = Paths {
         user: Some(&user_file),

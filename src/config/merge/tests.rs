@@ -1,4 +1,4 @@
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use super::*;
@@ -32,7 +32,7 @@ impl Case {
         };
         merge(&Layers {
             options: &self.options,
-            env: &EnvScalars::read(lookup)?,
+            env: &EnvScalars::read(lookup, self.env.iter().map(|(name, _)| OsStr::new(*name)))?,
             files: &files,
             agent: self.agent,
             command: self.command,

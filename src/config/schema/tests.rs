@@ -112,7 +112,7 @@ fn an_error_cites_the_place_and_the_nearest_key() {
         ),
         (
             "[agents.claude]\nhom.state = \"none\"",
-            "/c.toml:2:1: unknown key `hom`; did you mean `home`?\n  2 | hom.state = \"none\"\n    | ^^^",
+            "/c.toml:2:1: unknown key `agents.claude.hom`; did you mean `home`?\n  2 | hom.state = \"none\"\n    | ^^^",
         ),
         (
             "[filesystem]\ndeny = [\"*.pem\"]",
@@ -158,6 +158,40 @@ fn an_error_cites_the_place_and_the_nearest_key() {
             "[filesystem]\nread_only = [\"data\"]",
             "/c.toml:2:14: `data` is no good for `filesystem.read_only`; a path in this file must be absolute; begin it \
              with / or ~/\n  2 | read_only = [\"data\"]\n    |              ^^^^^^",
+        ),
+        (
+            "[agents.x]\nprofile = \"strict\"",
+            "/c.toml:2:1: unknown key `agents.x.profile`; `profile` belongs to the top level\n  2 | profile = \
+             \"strict\"\n    | ^^^^^^^",
+        ),
+        (
+            "[agents.x]\nnetwrk = {}",
+            "/c.toml:2:1: unknown key `agents.x.netwrk`; did you mean `network`?\n  2 | netwrk = {}\n    | ^^^^^^",
+        ),
+        (
+            "[agents.x]\nallow = []",
+            "/c.toml:2:1: unknown key `agents.x.allow`; `allow` belongs to [agents.x.network]\n  2 | allow = []\n    | \
+             ^^^^^",
+        ),
+        (
+            "[agents.x]\nzzz = 1",
+            "/c.toml:2:1: unknown key `agents.x.zzz`; [agents.x] has the tables filesystem, home, environment, network, \
+             limits, log\n  2 | zzz = 1\n    | ^^^",
+        ),
+        (
+            "[agents.x.agents.y]",
+            "/c.toml:1:11: unknown key `agents.x.agents`; `agents` belongs to the top level\n  1 | [agents.x.agents.y]\n    \
+             |           ^^^^^^",
+        ),
+        (
+            "[agents.x]\nsecrets = {}",
+            "/c.toml:2:1: `agents.x.secrets` is not supported by this version; ignoring it would silently not hold; \
+             remove it\n  2 | secrets = {}\n    | ^^^^^^^",
+        ),
+        (
+            "[environment]\nset = { HOME = \"/x\" }",
+            "/c.toml:2:9: `HOME` is no good for `environment.set`; HOME is the jail's own; --home and --state say what \
+             is in it\n  2 | set = { HOME = \"/x\" }\n    |         ^^^^",
         ),
         (
             "network = 5",
