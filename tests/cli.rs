@@ -76,10 +76,10 @@ fn a_variable_that_cannot_have_an_effect_is_one_warning() {
         assert_eq!(warnings, 1, "{part}: {}", output.stderr);
     };
     let env = TestEnv::new();
-    let pass = ["--dry-run", "--env", "NOT_SET_HERE", "--", "true"];
+    let pass = ["--env", "NOT_SET_HERE", "--", "true"];
     warned(&env, &pass, "--env NOT_SET_HERE: it is not set here");
     let env = env.var("AI_JAIL_ALOW_HOST", "x.test");
-    warned(&env, &["--dry-run", "--", "true"], "AI_JAIL_ALOW_HOST is not known and has no effect");
+    warned(&env, &["--", "true"], "AI_JAIL_ALOW_HOST is not known and has no effect");
 }
 
 #[test]

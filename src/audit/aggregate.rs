@@ -11,7 +11,10 @@ pub(super) struct Aggregator {
     open: BTreeMap<Key, Open>,
     /// When `open` was last looked through.
     looked: u64,
+    /// Denied connections of this minute.
     denied: Minute,
+    /// Denied questions for names, which cost a jail nothing: they must not take the connections' records.
+    questions: Minute,
 }
 
 impl Aggregator {
@@ -26,12 +29,16 @@ impl Aggregator {
             return due;
         }
         if decision.verdict == Verdict::Denied {
-            if self.denied.targets >= MAX_DENIED {
-                self.denied.others += decision.count;
-                self.denied.door = Some(decision.door);
+            let minute = match decision.door {
+                Door::Dns => &mut self.questions,
+                Door::Http | Door::Socks | Door::Transparent => &mut self.denied,
+            };
+            if minute.targets >= MAX_DENIED {
+                minute.others += decision.count;
+                minute.door = Some(decision.door);
                 return due;
             }
-            self.denied.targets += 1;
+            minute.targets += 1;
         }
         if self.open.len() >= MAX_OPEN {
             due.extend(self.drain_open());
@@ -45,6 +52,7 @@ impl Aggregator {
     pub fn drain(&mut self) -> Vec<NetDecision> {
         let mut due = self.drain_open();
         due.extend(std::mem::take(&mut self.denied).record());
+        due.extend(std::mem::take(&mut self.questions).record());
         due
     }
 
@@ -62,9 +70,11 @@ impl Aggregator {
             .extract_if(.., |_, open| now.saturating_sub(open.since) >= WINDOW_SECONDS)
             .filter_map(|(_, open)| open.record())
             .collect();
-        if now.saturating_sub(self.denied.since) >= WINDOW_SECONDS {
-            let over = std::mem::replace(&mut self.denied, Minute { since: now, ..Minute::default() });
-            due.extend(over.record());
+        for minute in [&mut self.denied, &mut self.questions] {
+            if now.saturating_sub(minute.since) >= WINDOW_SECONDS {
+                let over = std::mem::replace(minute, Minute { since: now, ..Minute::default() });
+                due.extend(over.record());
+            }
         }
         due
     }
@@ -90,7 +100,7 @@ impl Open {
     }
 }
 
-/// The denials of a minute.
+/// The denials of one kind in a minute.
 #[derive(Debug, Default)]
 struct Minute {
     since: u64,
@@ -126,7 +136,7 @@ pub(super) const OTHERS: &str = "*";
 const WINDOW_SECONDS: u64 = 60;
 
 /// Denied targets that get a record of their own in a minute. Programs that try what they may not reach ask for some
-/// dozens; at half a KiB each this is at most 100 KiB in a minute.
+/// dozens; at half a KiB each this is at most 100 KiB in a minute, for connections and for questions each.
 const MAX_DENIED: usize = 200;
 
 /// A jail that connects to ever new allowed names must not make the table grow without bound.
@@ -208,6 +218,12 @@ mod tests {
         assert_eq!(records.len(), MAX_DENIED);
         let allowed = decision("ok.example", Verdict::Allowed);
         assert_eq!(aggregator.take(allowed.clone(), 4), [allowed], "what is allowed is recorded at once");
+        let question = NetDecision { door: Door::Dns, port: 0, ..decision("q.example", Verdict::Denied) };
+        assert_eq!(
+            aggregator.take(question.clone(), 4),
+            [question],
+            "questions and connections are counted apart"
+        );
         let next = aggregator.take(decision("late.example", Verdict::Denied), 63);
         let [others, late] = &next[..] else { panic!("{next:?}") };
         assert_eq!((others.host.as_str(), others.count), (OTHERS, 40_000 - MAX_DENIED as u64));

@@ -16,7 +16,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::aggregate::{Aggregator, OTHERS};
 use super::directory::{EXTENSION, private_directory, remove_oldest};
-use super::event::{Event, NetDecision, Note, NoteKind, Verdict};
+use super::event::{Door, Event, NetDecision, Note, NoteKind, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::sanitize::escape;
 
@@ -57,8 +57,10 @@ pub struct Log {
     session: SessionId,
     prev: String,
     written: u64,
-    /// Bytes of records about denials.
+    /// Bytes of records about denied connections.
     denied: u64,
+    /// Bytes of records about denied questions for names.
+    questions: u64,
     /// The kinds of records for which there was no room, each said once in a note.
     full: Vec<Room>,
     left_out: u64,
@@ -96,6 +98,7 @@ impl Log {
             prev: "0".repeat(64),
             written: 0,
             denied: 0,
+            questions: 0,
             full: Vec::new(),
             left_out: 0,
             broken: false,
@@ -163,6 +166,9 @@ impl Log {
             Room::Denied => {
                 self.denied < MAX_DENIED_BYTES && self.written < MAX_SESSION_BYTES - MAX_REST_BYTES
             }
+            Room::Questions => {
+                self.questions < MAX_QUESTION_BYTES && self.written < MAX_SESSION_BYTES - MAX_REST_BYTES
+            }
             Room::Allowed => self.written < MAX_SESSION_BYTES - MAX_REST_BYTES,
             Room::Rest => self.written < MAX_SESSION_BYTES - MAX_END_BYTES,
             Room::End => true,
@@ -170,8 +176,10 @@ impl Log {
         if fits {
             let before = self.written;
             self.write(event)?;
-            if room == Room::Denied {
-                self.denied += self.written - before;
+            match room {
+                Room::Denied => self.denied += self.written - before,
+                Room::Questions => self.questions += self.written - before,
+                Room::Allowed | Room::Rest | Room::End => {}
             }
             return Ok(());
         }
@@ -213,8 +221,11 @@ impl Log {
 /// How large the log of one session becomes, about: some twenty thousand records, which is days of ordinary work.
 pub const MAX_SESSION_BYTES: u64 = 8 << 20;
 
-/// Of these, what records of denials may take: the jail makes them without help from anybody.
+/// Of these, what records of denied connections may take: the jail makes them without help from anybody.
 const MAX_DENIED_BYTES: u64 = 2 << 20;
+
+/// Of these, what records of denied questions for names may take.
+const MAX_QUESTION_BYTES: u64 = 1 << 20;
 
 /// Kept for what is not about the network.
 const MAX_REST_BYTES: u64 = 1 << 20;
@@ -226,6 +237,7 @@ const MAX_END_BYTES: u64 = 16 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Room {
     Denied,
+    Questions,
     Allowed,
     Rest,
     End,
@@ -236,8 +248,9 @@ impl Room {
         match event {
             // One for a whole minute of denials is worth as much as a note.
             Event::Net(decision) if decision.host == OTHERS => Self::Rest,
-            Event::Net(decision) if decision.verdict == Verdict::Denied => Self::Denied,
-            Event::Net(_) => Self::Allowed,
+            Event::Net(decision) if decision.verdict == Verdict::Allowed => Self::Allowed,
+            Event::Net(decision) if decision.door == Door::Dns => Self::Questions,
+            Event::Net(_) => Self::Denied,
             Event::Start(_) | Event::Terminal(_) | Event::Note(_) => Self::Rest,
             Event::End(_) => Self::End,
         }
@@ -247,7 +260,8 @@ impl Room {
 impl fmt::Display for Room {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Denied => "denials",
+            Self::Denied => "denied connections",
+            Self::Questions => "denied names",
             Self::Allowed => "allowed connections",
             Self::Rest => "notes",
             Self::End => "ends",

@@ -22,7 +22,8 @@ pub const CLIENTS_IN_SIXTEEN: u64 = 9;
 pub const MAX_HEAD: usize = 64 * 1024;
 
 /// Bytes of a head that every connection may hold; a larger one needs one of [`MAX_LARGE_HEADS`]. Heads of real clients
-/// have one to four KiB, so that this keeps all connections together below 120 MiB whatever they and the origins send.
+/// have one to four KiB. With the five KiB that a connection costs by itself this keeps all of them together below
+/// 140 MiB, whatever they and the origins send.
 pub const SMALL_HEAD: usize = 8 * 1024;
 
 /// Heads beyond [`SMALL_HEAD`] at once, of requests and of responses, until they were passed on; further ones wait,

@@ -3,7 +3,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 
 use super::*;
 use crate::audit::directory::{KEPT_FOR, MAX_BYTES, MAX_FILES};
-use crate::audit::event::{Door, End, Exit, Totals};
+use crate::audit::event::{End, Exit, Totals};
 
 fn session(n: u32) -> SessionId {
     SessionId::new(OffsetDateTime::UNIX_EPOCH, n)
@@ -171,12 +171,27 @@ fn denials_that_fill_their_room_leave_room_for_everything_else() {
     assert_eq!(log.left_out(), 100);
     log.record(&end()).unwrap();
     let lines = lines(dir.path(), &session(1));
-    let parts = ["no more denials are recorded", "ok.example", "after", "\"event\":\"end\""];
+    let parts = ["no more denied connections are recorded", "ok.example", "after", "\"event\":\"end\""];
     assert_eq!(lines.len(), parts.len());
     for (line, part) in lines.iter().zip(parts) {
         assert!(line.contains(part), "{line}");
     }
     assert_eq!(broken_at(&lines), None);
+}
+
+#[test]
+fn questions_that_fill_their_room_leave_that_of_connections() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = Log::open(dir.path(), session(1)).unwrap();
+    log.questions = MAX_QUESTION_BYTES;
+    let Event::Net(denied) = net("q.example") else { panic!() };
+    log.record(&Event::Net(NetDecision { door: Door::Dns, port: 0, ..denied })).unwrap();
+    log.record(&net("connection.example")).unwrap();
+    let lines = lines(dir.path(), &session(1));
+    assert!(
+        lines[0].contains("no more denied names are recorded") && lines[1].contains("connection.example")
+    );
+    assert_eq!((lines.len(), log.left_out()), (2, 1));
 }
 
 #[test]
