@@ -53,6 +53,14 @@ pub const MAX_CHUNK_LINE: usize = 4 * 1024;
 /// Bytes that one read takes from a socket. Shared by all connections of the thread, so that an idle one holds none.
 pub const READ_SIZE: usize = 64 * 1024;
 
+/// Bytes of a body's first reads, and of those after the receiver could not take all. What it could not take is kept, so
+/// this bounds what a connection that stands still holds.
+pub const SMALL_READ: usize = 8 * 1024;
+
+/// Connections that may hold more than [`SMALL_READ`] of what a receiver could not take; with so many that do, all
+/// reads are small.
+pub const MAX_LARGE_RESTS: usize = 256;
+
 /// Names that the resolver hands out addresses for: all of the pool's block but its first, its last and our own one. An
 /// address is never given to another name, which a program could still take for the old one. A session uses some
 /// dozens; full, the pool takes about 40 MiB.

@@ -4,12 +4,8 @@ use std::io;
 
 use tokio::net::TcpStream;
 
-use crate::egress::limits::{Deadlines, READ_SIZE};
+use crate::egress::limits::{Deadlines, READ_SIZE, SMALL_READ};
 use crate::egress::wire::{Activity, Moved, broken, move_once, shutdown_write, write_all};
-
-/// Bytes of the first reads, and of those after the receiver could not take all: what is left over is kept, so this
-/// bounds what a tunnel that stands still holds.
-const SMALL_READ: usize = 8 * 1024;
 
 /// Carries bytes between `client` and `upstream` until both have finished, one fails, or nothing moves for too long.
 /// The end of one side's bytes is passed on while the other side goes on.

@@ -3,7 +3,8 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::net::Shutdown;
@@ -11,7 +12,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::egress::limits::{HEAD_READ, READ_SIZE, SMALL_HEAD};
+use crate::egress::limits::{HEAD_READ, MAX_LARGE_RESTS, READ_SIZE, SMALL_HEAD, SMALL_READ};
 
 /// Bytes that are taken from a refused client before it is cut off.
 const MAX_LINGER: usize = 1024 * 1024;
@@ -140,10 +141,41 @@ pub(super) async fn write_within(stream: &TcpStream, bytes: &[u8], limit: Durati
     timeout(limit, write_all(stream, bytes)).await.map_err(io::Error::other)?
 }
 
+/// Bytes that a receiver could not take yet.
+pub(super) struct Rest(Vec<u8>);
+
+/// How many of them are large.
+static LARGE_RESTS: AtomicUsize = AtomicUsize::new(0);
+
+impl Rest {
+    fn new(bytes: &[u8]) -> Self {
+        if bytes.len() > SMALL_READ {
+            LARGE_RESTS.fetch_add(1, Ordering::Relaxed);
+        }
+        Self(bytes.to_vec())
+    }
+}
+
+impl Deref for Rest {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        if self.0.len() > SMALL_READ {
+            LARGE_RESTS.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// What one [`move_once`] did.
 pub(super) enum Moved {
     /// This many bytes were read, and those that could not be written yet are returned.
-    Bytes(usize, Vec<u8>),
+    Bytes(usize, Rest),
     /// The sender has finished.
     End,
 }
@@ -155,7 +187,9 @@ pub(super) async fn move_once(from: &TcpStream, to: &TcpStream, size: usize) -> 
         from.readable().await?;
         to.writable().await?;
         let moved = SHARED.with_borrow_mut(|shared| {
-            let count = from.try_read(&mut shared[..size.min(READ_SIZE)])?;
+            let most =
+                if LARGE_RESTS.load(Ordering::Relaxed) < MAX_LARGE_RESTS { READ_SIZE } else { SMALL_READ };
+            let count = from.try_read(&mut shared[..size.min(most)])?;
             if count == 0 {
                 return Ok(Moved::End);
             }
@@ -163,7 +197,7 @@ pub(super) async fn move_once(from: &TcpStream, to: &TcpStream, size: usize) -> 
                 Err(error) if is_early(&error) => 0,
                 written => written?,
             };
-            Ok(Moved::Bytes(count, shared[written..count].to_vec()))
+            Ok(Moved::Bytes(count, Rest::new(&shared[written..count])))
         });
         match moved {
             Err(error) if is_early(&error) => {}
@@ -228,5 +262,37 @@ impl Activity {
     fn touch(&self) {
         let millis = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_millis.store(millis, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (client, listener.accept().await.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn many_receivers_that_stand_still_hold_little_each() {
+        let (mut sender, from) = pair().await;
+        let (to, _receiver) = pair().await;
+        sender.write_all(&vec![0; READ_SIZE]).await.unwrap();
+        let held = (0..MAX_LARGE_RESTS).map(|_| Rest::new(&[0; READ_SIZE])).collect::<Vec<_>>();
+        let Moved::Bytes(count, _) = move_once(&from, &to, READ_SIZE).await.unwrap() else { panic!() };
+        assert!(count <= SMALL_READ, "{count}");
+        drop(held);
+    }
+
+    #[test]
+    fn a_few_bytes_behind_a_large_head_free_its_memory() {
+        let mut ahead = vec![0; 64 * 1024];
+        consume(&mut ahead, 64 * 1024 - 10);
+        assert!(ahead.len() == 10 && ahead.capacity() <= 2 * SMALL_HEAD, "{}", ahead.capacity());
     }
 }
