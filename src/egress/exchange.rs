@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 use crate::egress::chunk::{BODY_END, CHUNK_END, ChunkError, ChunkReader, Piece, chunk_start};
 use crate::egress::gate::Gate;
 use crate::egress::head::{Framing, HeadError, Response, Version, head_length};
-use crate::egress::limits::{CHUNK_READ, SMALL_HEAD};
+use crate::egress::limits::{CHUNK_READ, MAX_HEAD, SMALL_HEAD};
 use crate::egress::rewrite::{After, Body, response_body, response_head};
 use crate::egress::tunnel::{self, PumpError, pump, pump_exactly};
 use crate::egress::wire::{
@@ -323,25 +323,32 @@ impl Exchange<'_> {
     /// The length of the head, and the permit that a large one has. From where it grows large it must be there in time:
     /// an origin that never ends it would keep the permit.
     async fn read_head(&self, ahead: &mut Vec<u8>) -> Result<(usize, Option<OwnedSemaphorePermit>), Failure> {
-        let (mut seen, mut large) = (0, None);
-        let mut due = None;
+        if let Some(length) = self.read_head_within(ahead, SMALL_HEAD).await? {
+            return Ok((length, None));
+        }
+        let large = async {
+            let permits = Arc::clone(&self.gate.large_heads);
+            let permit = permits.acquire_owned().await.map_err(|_| Failure::Cut)?;
+            let length = self.read_head_within(ahead, MAX_HEAD).await?.ok_or(Failure::Cut)?;
+            Ok((length, Some(permit)))
+        };
+        timeout(self.gate.deadlines.head, large).await.unwrap_or_else(|_| {
+            Err(Failure::Origin("the head of its answer is large and took too long".to_owned()))
+        })
+    }
+
+    /// The length of the head; `None` when it has not ended within `most` bytes.
+    async fn read_head_within(&self, ahead: &mut Vec<u8>, most: usize) -> Result<Option<usize>, Failure> {
+        let mut seen = 0;
         loop {
             if let Some(length) = head_length(ahead, seen).map_err(not_http)? {
-                return Ok((length, large));
+                return Ok(Some(length));
             }
             seen = ahead.len();
-            if seen >= SMALL_HEAD && large.is_none() {
-                let end = Instant::now() + self.gate.deadlines.head;
-                due = Some(end);
-                let permit = timeout_at(end, Arc::clone(&self.gate.large_heads).acquire_owned()).await;
-                large = Some(permit.map_err(|_| too_large())?.map_err(|_| Failure::Cut)?);
+            if seen >= most {
+                return Ok(None);
             }
-            let read = read_head_part(self.upstream, ahead);
-            let read = match due {
-                Some(end) => timeout_at(end, read).await.map_err(|_| too_large())?,
-                None => read.await,
-            };
-            match read {
+            match read_head_part(self.upstream, ahead).await {
                 Ok(0) => {
                     return Err(Failure::Origin("it closed the connection without an answer".to_owned()));
                 }
@@ -368,10 +375,6 @@ impl Exchange<'_> {
     async fn send_down(&self, bytes: &[u8]) -> Result<(), Failure> {
         write_all(self.client, bytes).await.map_err(|_| Failure::Cut)
     }
-}
-
-fn too_large() -> Failure {
-    Failure::Origin("the head of its answer is large and took too long".to_owned())
 }
 
 fn not_http(error: HeadError) -> Failure {

@@ -204,9 +204,10 @@ fn a_flood_of_denied_names_leaves_a_small_log_with_its_sum() {
     log.record(&end()).unwrap();
     assert_eq!(log.left_out(), 0);
     let lines = lines(dir.path(), &session(1));
-    let records = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    let counted = records.clone().filter_map(|record| record["count"].as_u64()).sum::<u64>();
-    assert_eq!((counted, records.last().unwrap()["event"].as_str()), (40_000, Some("end")));
+    let records: Vec<serde_json::Value> =
+        lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let counted = records.iter().filter_map(|record| record["count"].as_u64()).sum::<u64>();
+    assert_eq!((counted, records[records.len() - 1]["event"].as_str()), (40_000, Some("end")));
     assert!(log.written < 300_000, "{}", log.written);
 }
 
