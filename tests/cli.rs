@@ -17,7 +17,7 @@ const WRONG: &[(&str, &[&str], &str)] = &[
     ("the root as the project", &["--project", "/", "--", "true"], "/"),
     ("a home of one's own", &["--env", "HOME=/x", "--", "true"], "HOME is the jail's own"),
     ("a word for the jail of one's own", &["--env", "AI_JAIL=0", "--", "true"], "always 1"),
-    ("nothing to explain", &["explain", ""], "'' cannot be explained"),
+    ("nothing to explain", &["explain", ""], "an empty word"),
     ("no command", &[], "command"),
     ("no command after the dashes", &["--"], "command"),
     ("a bad host pattern", &["--allow-host", "*.com", "--", "true"], "*.com"),

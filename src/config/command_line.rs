@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(EnvScalars::read(set(""), none()).unwrap(), EnvScalars::default());
         assert_eq!(
             EnvScalars::read(set("on"), none()).unwrap_err().to_string(),
-            "AI_JAIL_NETWORK cannot be `on`; a network mode is one of off, filtered, open; did you mean `open`?"
+            "AI_JAIL_NETWORK cannot be `on`; a network mode is one of off, filtered, open"
         );
     }
 

@@ -41,11 +41,6 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
 }
 
 fn ask(prepared: &Prepared, target: &OsString) -> Result<Answer> {
-    if target.is_empty() {
-        return Err(Error::new(Kind::Usage, "'' cannot be explained")
-            .because("it is no path, no host and no variable")
-            .hint("leave it out to see the whole policy"));
-    }
     let text = target.to_string_lossy();
     if text.is_empty() {
         return Err(Error::new(Kind::Usage, "an empty word is no path, host or variable"));
