@@ -7,7 +7,7 @@
 use crate::policy::authority::{Host, HostName};
 
 /// A ClientHello is no longer, over all its records (bytes). Post-quantum key shares make 2 KiB of it common.
-pub const HELLO_LIMIT: usize = 64 * 1024;
+pub const HELLO_LIMIT: usize = 16 * 1024;
 /// An SSH identification is no longer, with its line end (RFC 4253, 4.2).
 pub const SSH_LIMIT: usize = 255;
 
@@ -104,9 +104,13 @@ struct Malformed;
 fn client_hello(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
     let mut handshake = Vec::new();
     loop {
-        if let [kind, a, b, c, body @ ..] = handshake.as_slice() {
+        // The first byte already shows whether it is one.
+        if handshake.first().is_some_and(|kind| *kind != HANDSHAKE_CLIENT_HELLO) {
+            return Err(Malformed);
+        }
+        if let [_, a, b, c, body @ ..] = handshake.as_slice() {
             let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
-            if *kind != HANDSHAKE_CLIENT_HELLO || length > HELLO_LIMIT {
+            if length > HELLO_LIMIT {
                 return Err(Malformed);
             }
             if body.len() >= length {
@@ -125,14 +129,7 @@ fn client_hello(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
         }
         let record = &bytes[5..];
         handshake.extend_from_slice(&record[..record.len().min(header)]);
-        if record.len() < header {
-            // What is there may already show that it is no ClientHello.
-            return match handshake.first() {
-                Some(kind) if *kind != HANDSHAKE_CLIENT_HELLO => Err(Malformed),
-                _ => Ok(None),
-            };
-        }
-        bytes = &record[header..];
+        bytes = record.get(header..).unwrap_or_default();
     }
 }
 

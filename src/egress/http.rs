@@ -12,6 +12,7 @@ use crate::egress::exchange::{self, Outgoing};
 use crate::egress::gate::Gate;
 use crate::egress::head::{Framing, HeadError, Request, head_length};
 use crate::egress::limits::SMALL_HEAD;
+use crate::egress::opening;
 use crate::egress::reply::{ESTABLISHED, Status, reply};
 use crate::egress::resolve::{self, DialError, Upstream};
 use crate::egress::rewrite::{After, after_request, request_head, wants_websocket};
@@ -103,6 +104,12 @@ pub(super) async fn dial(
 /// Carries bytes both ways, those that were read ahead first, and tells the observer how many.
 pub(super) async fn tunnel(gate: &Gate, door: Door, target: &Authority, mut wire: Wire, upstream: Upstream) {
     let activity = Activity::new();
+    if let Err(cut) = opening::check(gate, &mut wire, target).await {
+        if let Some(objection) = cut {
+            gate.tell(door, target, opening::denied(target, &objection));
+        }
+        return gate.tell(door, target, Verdict::Closed { up: 0, down: 0 });
+    }
     let ahead = std::mem::take(&mut wire.ahead);
     if write_within(&upstream, &ahead, gate.deadlines.half_closed).await.is_ok() {
         activity.sent_up(ahead.len());

@@ -20,6 +20,7 @@ mod exchange;
 mod gate;
 mod http;
 mod listener;
+mod opening;
 mod proxy;
 mod reply;
 #[expect(clippy::disallowed_methods, reason = "asks for names and dials")]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::common::servers::{TestCa, anthropic};
 use super::common::{DEADLINE, Feature, Output, TestEnv, eventually, missing};
 use super::run_inside;
 
@@ -180,6 +181,35 @@ fn a_refusal_says_what_would_allow_it() {
     let text = inside.ok();
     assert!(text.contains("403 True"), "{text}");
     assert!(text.contains("refused.example.com") && text.contains("--allow-host"), "{text}");
+}
+
+#[test]
+fn a_tunnel_carries_only_the_name_that_was_asked_for() {
+    let ca = TestCa::new();
+    let server = anthropic(&ca);
+    let env = TestEnv::new();
+    let ca_file = env.file("ca.pem", std::fs::read(ca.write_to(env.root())).expect("the CA"));
+    let resolve = server.resolve_flag();
+    let flags = ["--allow-host", "api.anthropic.com", &resolve];
+    let script = |sni: &str| {
+        format!(
+            "python3 - <<'END'\nimport socket, ssl\ns = socket.create_connection(('127.0.0.1', 3128), 10)\n\
+             s.sendall(b'CONNECT api.anthropic.com:443 HTTP/1.1\\r\\nHost: api.anthropic.com:443\\r\\n\\r\\n')\n\
+             assert b' 200 ' in s.recv(4096)\nc = ssl.create_default_context(cafile='{}')\nc.check_hostname = False\n\
+             t = c.wrap_socket(s, server_hostname={sni})\n\
+             t.sendall(b'GET /x HTTP/1.1\\r\\nHost: api.anthropic.com\\r\\nConnection: close\\r\\n\\r\\n')\n\
+             assert b' 200 ' in t.recv(4096)\nEND",
+            ca_file.display()
+        )
+    };
+    let right = run_inside(&env, &flags, &script("'api.anthropic.com'"));
+    assert!(right.success(), "control: the right name passes: {right:#?}");
+    let seen = server.journal.all().len();
+    for sni in ["'other.example.com'", "'api.anthropic.com.evil.example'", "None"] {
+        let wrong = run_inside(&env, &flags, &script(sni));
+        assert!(!wrong.success(), "{sni}: {wrong:#?}");
+    }
+    assert_eq!(server.journal.all().len(), seen, "a request came through");
 }
 
 #[test]

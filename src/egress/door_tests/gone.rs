@@ -86,7 +86,7 @@ async fn a_client_that_left_gives_its_slot_back_though_the_origin_is_silent() {
 
 #[tokio::test]
 async fn a_reset_after_a_half_close_ends_a_tunnel_at_once() {
-    let jail = jail_with(towards(&["ok.test"], silent().await), half_closed(60_000), &[]);
+    let jail = jail_with(towards(&["ok.test:443/tcp"], silent().await), half_closed(60_000), &[]);
     let mut client = TcpStream::connect(jail.proxy).await.unwrap();
     client.write_all(CONNECT).await.unwrap();
     until(&mut client, ESTABLISHED).await;
@@ -110,7 +110,7 @@ async fn a_client_that_finished_sending_gets_its_answer_as_long_as_bytes_flow() 
         }
     })
     .await;
-    let jail = jail_with(towards(&["ok.test"], addr), half_closed(300), &[]);
+    let jail = jail_with(towards(&["ok.test:443/tcp"], addr), half_closed(300), &[]);
     assert_eq!(talk(jail.proxy, CONNECT).await, format!("{ESTABLISHED}xxxxxxxxxx"));
 }
 

@@ -6,7 +6,7 @@ use crate::egress::dns_message::tests::query;
 
 #[tokio::test]
 async fn an_address_of_the_pool_leads_to_its_name() {
-    let jail = jail(towards(&["name.test:443"], echo().await));
+    let jail = jail(towards(&["name.test:443/tcp"], echo().await));
     jail.gate.names.address_of(&name("name.test"), names::Owner::Exact).unwrap();
     assert_eq!(talk(jail.https, b"bytes").await, "bytes");
     eventually(|| jail.seen.closed() == [(5, 5)]).await;
@@ -55,6 +55,21 @@ async fn a_late_listener_leads_to_its_port() {
     timeout(PATIENCE, resolver.read_u16()).await.unwrap().unwrap();
     let (asked, bound) = jail.seen.bound.lock().unwrap()[0];
     assert_eq!(asked, "198.18.0.2:22".parse().unwrap());
-    assert_eq!(talk(bound, b"SSH-2.0-x").await, "SSH-2.0-x");
+    assert_eq!(talk(bound, b"SSH-2.0-x\r\n").await, "SSH-2.0-x\r\n");
     assert_eq!(jail.seen.events.lock().unwrap()[0].port, Some(22));
+}
+
+#[tokio::test]
+async fn on_443_and_22_nothing_passes_but_what_they_are_for() {
+    for (rule, port) in [("name.test:443", 443), ("name.test:22", 22)] {
+        for bytes in [&b"GET / HTTP/1.1\r\nHost: name.test\r\n\r\n"[..], b"\x16\x03\x01\x00\x01\x02", b"x"] {
+            let jail = jail(towards(&[rule], echo().await));
+            let target = format!("name.test:{port}");
+            let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+            let got = talk(jail.proxy, &[request.as_bytes(), bytes].concat()).await;
+            assert_eq!(got, "HTTP/1.1 200 Connection established\r\n\r\n", "{target} {bytes:?}");
+            eventually(|| jail.seen.denials().len() == 1).await;
+            assert!(jail.seen.denials()[0].contains("was cut"), "{:?}", jail.seen.denials());
+        }
+    }
 }

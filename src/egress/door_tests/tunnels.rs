@@ -29,7 +29,7 @@ async fn bytes_pass_both_ways_and_each_side_may_finish_first() {
         }
     })
     .await;
-    let first = jail(towards(&["ok.test"], addr));
+    let first = jail(towards(&["ok.test:443/tcp"], addr));
     let mut client = connected(&first, "ok.test:443").await;
     assert_eq!(rest(&mut client).await, "hello");
     let big = vec![b'x'; 3_000_000];
@@ -39,7 +39,7 @@ async fn bytes_pass_both_ways_and_each_side_may_finish_first() {
     eventually(|| first.seen.closed() == [(3_000_000, 5)]).await;
 
     // The other way round: the client finishes, and gets everything back after that.
-    let second = jail(towards(&["ok.test"], echo().await));
+    let second = jail(towards(&["ok.test:443/tcp"], echo().await));
     let mut client = connected(&second, "ok.test:443").await;
     let (mut read, mut write) = client.split();
     let send = async {
@@ -53,7 +53,7 @@ async fn bytes_pass_both_ways_and_each_side_may_finish_first() {
 
 #[tokio::test]
 async fn bytes_sent_along_with_the_request_are_not_lost() {
-    let jail = jail(towards(&["ok.test"], echo().await));
+    let jail = jail(towards(&["ok.test:443/tcp"], echo().await));
     let bytes = [&connect("ok.test:443")[..], b"early"].concat();
     let got = talk(jail.proxy, &bytes).await;
     assert_eq!(got, "HTTP/1.1 200 Connection established\r\n\r\nearly");
@@ -172,7 +172,7 @@ async fn a_tunnel_to_port_80_carries_requests_for_its_host_alone() {
 #[tokio::test]
 async fn idle_tunnels_end_and_so_does_everything_with_the_server() {
     let deadlines = Deadlines { idle: Duration::from_millis(200), ..Deadlines::default() };
-    let first = jail_with(towards(&["ok.test"], echo().await), deadlines, &[]);
+    let first = jail_with(towards(&["ok.test:443/tcp"], echo().await), deadlines, &[]);
     let mut client = connected(&first, "ok.test:443").await;
     for _ in 0..6 {
         tokio::time::sleep(Duration::from_millis(60)).await;
@@ -181,7 +181,7 @@ async fn idle_tunnels_end_and_so_does_everything_with_the_server() {
     }
     assert_eq!(rest(&mut client).await, "");
 
-    let second = jail(towards(&["ok.test"], echo().await));
+    let second = jail(towards(&["ok.test:443/tcp"], echo().await));
     let mut client = connected(&second, "ok.test:443").await;
     second.server.abort();
     assert_eq!(rest(&mut client).await, "");
