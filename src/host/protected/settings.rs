@@ -50,10 +50,15 @@ impl Finder<'_> {
                         self.hooks_path(&self.path(work_tree, &entry.value), &row.reason);
                     }
                 }
+                // An alias is a command of git's own unless it says otherwise.
+                Value::Command if entry.section == "alias" && !entry.value.starts_with('!') => {}
                 Value::Command => {
                     for work_tree in &work_trees {
-                        for word in words(&entry.value) {
-                            self.script(&self.path(work_tree, &word), &row.reason, Script::Any);
+                        for (index, word) in words(&entry.value).iter().enumerate() {
+                            // A program without a slash is looked for in PATH.
+                            if index > 0 || word.contains('/') {
+                                self.script(&self.path(work_tree, word), &row.reason, Script::Any);
+                            }
                         }
                     }
                 }

@@ -254,10 +254,10 @@ fn files_that_git_settings_name_are_protected() {
 
 #[test]
 fn values_that_name_no_program_are_the_agents_to_write() {
-    let tree = Tree::new(&["t/a.sh", "x"]);
+    let tree = Tree::new(&["t/a.sh", "x", "vim", "log"]);
     tree.write(
         ".git/config",
-        "[remote \"o\"]\nurl = x\n[core]\nexcludesFile = x\nhooksPath = /nonexistent\n[user]\nname = t/a.sh\n[branch \"x\"]\nmerge = x",
+        "[remote \"o\"]\nurl = x\n[core]\nexcludesFile = x\nhooksPath = /nonexistent\neditor = vim\n[alias]\nl = log t/a.sh\n[user]\nname = t/a.sh\n[branch \"x\"]\nmerge = x",
     );
     assert_eq!(tree.held(), [(".git".to_owned(), Hold::Pinned), (".git/config".to_owned(), Hold::ReadOnly)]);
 }
