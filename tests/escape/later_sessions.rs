@@ -57,6 +57,17 @@ const CASES: &[Case] = &[
         ".claude/settings.json",
     ),
     case(
+        "a package that was moved into a dependency folder",
+        "mkdir -p packages/a/.vscode; echo '{}' > packages/a/.vscode/tasks.json",
+        &[
+            "mkdir build; mv packages build",
+            "echo PLANTED > build/packages/a/.vscode/tasks.json; mv build/packages .",
+            "mv packages/a build; mkdir -p build/a/.vscode",
+            "echo PLANTED > build/a/.vscode/tasks.json; mkdir packages; mv build/a packages/",
+        ],
+        "packages/a/.vscode/tasks.json",
+    ),
+    case(
         "a repository that was moved into a dependency folder",
         "mkdir packages; git init -q packages/app",
         &[

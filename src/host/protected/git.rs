@@ -45,7 +45,9 @@ impl Finder<'_> {
             self.named_as(&path, Hold::Pinned, "a git directory");
             Some(path)
         } else {
-            self.named(&path, "it leads git to a git directory");
+            if metadata.is_symlink() {
+                self.named(&path, "it leads git to a git directory");
+            }
             read_path(&path, "gitdir: ").map(|target| self.at(below).join(target))
         };
         if let Some(leads) = leads {

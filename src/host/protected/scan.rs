@@ -181,6 +181,10 @@ impl Finder<'_> {
             }
         }
         if found {
+            // What is protected stays where it is: moved into a dependency folder it would not be found again.
+            for directory in below.ancestors() {
+                self.hold(directory, Hold::Pinned, "protected paths lie in it");
+            }
             for settings in self.names.settings(first).to_vec() {
                 self.named_scripts(below, settings);
             }

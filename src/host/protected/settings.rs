@@ -55,9 +55,10 @@ impl Finder<'_> {
                 Value::Command => {
                     for work_tree in &work_trees {
                         for (index, word) in words(&entry.value).iter().enumerate() {
-                            // A program without a slash is looked for in PATH.
+                            // A program without a slash is looked for in PATH; what follows may be mere data.
+                            let which = if index == 0 { Script::Any } else { Script::Runnable };
                             if index > 0 || word.contains('/') {
-                                self.script(&self.path(work_tree, word), &row.reason, Script::Any);
+                                self.script(&self.path(work_tree, word), &row.reason, which);
                             }
                         }
                     }

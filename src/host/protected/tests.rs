@@ -209,7 +209,8 @@ fn files_that_git_settings_name_are_protected() {
         ("[includeIf \"gitdir:/x\"]\npath = ../c/inc", &["!c/inc", "!t/inner.sh"]),
         ("[core]\nattributesFile = t/a.sh", &["!t/a.sh"]),
         ("[filter \"x\"]\nclean = ./t/a.sh %f", &["!t/a.sh"]),
-        ("[filter \"x\"]\nprocess = python3 t/data", &["!t/data"]),
+        ("[filter \"x\"]\nsmudge = t/data", &["!t/data"]),
+        ("[filter \"x\"]\nprocess = python3 t/b.py", &["!t/b.py"]),
         ("[diff \"x\"]\ntextconv = sh -c './t/a.sh'", &["!t/a.sh"]),
         ("[merge \"x\"]\ndriver = t/a.sh %O", &["!t/a.sh"]),
         ("[core]\nfsmonitor = t/a.sh", &["!t/a.sh"]),
@@ -224,6 +225,7 @@ fn files_that_git_settings_name_are_protected() {
             "t/h/x",
             "t/a.sh",
             "t/data",
+            "t/b.py",
             "t/link -> a.sh",
             "t/inner.sh",
             "pre-commit",
@@ -257,7 +259,7 @@ fn values_that_name_no_program_are_the_agents_to_write() {
     let tree = Tree::new(&["t/a.sh", "x", "vim", "log"]);
     tree.write(
         ".git/config",
-        "[remote \"o\"]\nurl = x\n[core]\nexcludesFile = x\nhooksPath = /nonexistent\neditor = vim\n[alias]\nl = log t/a.sh\n[user]\nname = t/a.sh\n[branch \"x\"]\nmerge = x",
+        "[remote \"o\"]\nurl = x\n[core]\nexcludesFile = x\nhooksPath = /nonexistent\neditor = vim\n[alias]\nl = log t/a.sh\nm = !cat x\n[user]\nname = t/a.sh\n[branch \"x\"]\nmerge = x",
     );
     assert_eq!(tree.held(), [(".git".to_owned(), Hold::Pinned), (".git/config".to_owned(), Hold::ReadOnly)]);
 }
