@@ -83,6 +83,11 @@ impl<'a> Finder<'a> {
         self.entries > SCAN_LIMIT
     }
 
+    /// Whether what `below` says or leads to counts.
+    pub(super) fn trusts(&self, below: &Path) -> bool {
+        self.scope.known.is_none_or(|known| known.covers(below))
+    }
+
     /// Notes, once, why the tree was not searched to its end.
     pub(super) fn incomplete(&mut self, why: impl FnOnce() -> String) {
         if self.unsearched.is_none() {
@@ -92,11 +97,15 @@ impl<'a> Finder<'a> {
 
     /// The text of a file of settings, which may lie outside the tree.
     pub(super) fn text(&mut self, file: &Path) -> Option<String> {
+        let real = file.canonicalize().ok()?;
+        if self.below(&real).is_some_and(|file| !self.trusts(&file)) {
+            return None;
+        }
         if self.read > READ_LIMIT {
             self.incomplete(|| "it has too many settings files".to_owned());
             return None;
         }
-        let text = crate::host::read_text(file)?;
+        let text = crate::host::read_text(&real)?;
         self.read += text.len() + 1024;
         Some(text)
     }
@@ -125,6 +134,13 @@ impl<'a> Finder<'a> {
         }
     }
 
+    /// Holds a directory that is not searched to its end.
+    pub(super) fn hold_whole(&mut self, below: &Path, reason: &str) {
+        if self.scope.known.is_none() {
+            self.hold(below, Hold::ReadOnly, reason);
+        }
+    }
+
     /// Holds a path that something names: nothing on the way to it may be renamed, for the name would stay.
     pub(super) fn hold_named(&mut self, below: &Path, hold: Hold, reason: &str) {
         for parent in below.ancestors().skip(1) {
@@ -144,7 +160,9 @@ impl<'a> Finder<'a> {
             current.push(part);
             match self.at(&current).symlink_metadata() {
                 Ok(metadata) if metadata.is_symlink() => {
-                    self.named(&self.at(&place), reason);
+                    if self.trusts(&current) {
+                        self.named(&self.at(&place), reason);
+                    }
                     way.push(current.clone());
                     break;
                 }
@@ -203,7 +221,7 @@ impl<'a> Finder<'a> {
         if open || metadata.uid() != self.scope.uid {
             return false;
         }
-        self.hold(nearest, Hold::ReadOnly, "it cannot be searched for protected paths");
+        self.hold_whole(nearest, "it cannot be searched for protected paths");
         self.closed.push(nearest.to_path_buf());
         true
     }

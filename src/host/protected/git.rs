@@ -41,6 +41,9 @@ impl Finder<'_> {
             return;
         }
         self.hold(&dot_git, Hold::ReadOnly, "it leads git to a git directory");
+        if !self.trusts(&dot_git) {
+            return;
+        }
         let leads = if path.is_dir() {
             self.named_as(&path, Hold::Pinned, "a git directory");
             Some(path)
@@ -97,13 +100,17 @@ impl Finder<'_> {
         self.modules(&below.join("modules"), 0);
         self.worktrees(&below.join("worktrees"), work_tree);
         let path = self.at(below);
-        if let Some(common) = read_path(&path.join("commondir"), "") {
+        let common = read_path(&path.join("commondir"), "");
+        if let Some(common) = common.filter(|_| self.trusts(&below.join("commondir"))) {
             self.leads_to(&path.join(common), work_tree);
         }
     }
 
     /// Hooks that are symlinks run what they lead to.
     pub(super) fn hooks_in(&mut self, below: &Path) {
+        if !self.trusts(below) {
+            return;
+        }
         for name in self.names_in(below) {
             let hook = self.at(below).join(name);
             if hook.is_symlink() {
@@ -119,7 +126,7 @@ impl Finder<'_> {
             self.hold(below, Hold::Pinned, "the git directories of submodules lie in it");
         }
         if depth > DEPTH_LIMIT {
-            self.hold(below, Hold::ReadOnly, "it is too deep to be searched for git directories");
+            self.hold_whole(below, "it is too deep to be searched for git directories");
             self.incomplete(|| "its submodules are nested too deep".to_owned());
             return;
         }

@@ -12,6 +12,7 @@ mod table;
 mod tests;
 mod trees;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 pub use self::table::{GitSetting, NamedScripts, Names, Row, TABLE, Table, Value, Where};
@@ -52,6 +53,29 @@ pub struct Scope<'a> {
     pub uid: u32,
     /// ai-jail's own directories, which are not searched.
     pub own: &'a [PathBuf],
+    /// What was protected before, for a search after a session. What has come since is listed as itself, but what it names
+    /// or leads to is not: a name that the jail wrote must not choose what is moved away. What cannot be searched is told,
+    /// but not listed.
+    pub known: Option<&'a Known>,
+}
+
+/// What was protected in a tree at an earlier time.
+#[derive(Debug, Default)]
+pub struct Known {
+    paths: HashSet<PathBuf>,
+    read_only: HashSet<PathBuf>,
+}
+
+impl Known {
+    /// From the paths that were listed, all of them and those that were read-only.
+    pub fn new(paths: &[PathBuf], read_only: &[PathBuf]) -> Self {
+        Self { paths: paths.iter().cloned().collect(), read_only: read_only.iter().cloned().collect() }
+    }
+
+    /// Whether `below` was protected: by itself, or as part of something that was read-only as a whole.
+    pub fn covers(&self, below: &Path) -> bool {
+        self.paths.contains(below) || below.ancestors().any(|whole| self.read_only.contains(whole))
+    }
 }
 
 /// What a scan found.

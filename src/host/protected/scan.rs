@@ -105,7 +105,7 @@ impl Finder<'_> {
             self.repository(below);
         }
         if depth >= DEPTH_LIMIT && !listing.directories.is_empty() {
-            self.hold(below, Hold::ReadOnly, "it is too deep to be searched for protected paths");
+            self.hold_whole(below, "it is too deep to be searched for protected paths");
             self.incomplete(|| {
                 let deep = crate::sanitize::escape(below.as_os_str()).to_string();
                 format!("it has directories that are nested more than {DEPTH_LIMIT} deep ({deep})")

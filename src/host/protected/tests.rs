@@ -35,7 +35,14 @@ impl Tree {
     fn found_with(&self, more: &[String], own: &[PathBuf]) -> Found {
         let root = self.path("");
         let home = self.path("home/u");
-        scan(&Scope { root: &root, more, home: &home, uid: rustix::process::getuid().as_raw(), own })
+        scan(&Scope {
+            root: &root,
+            more,
+            home: &home,
+            uid: rustix::process::getuid().as_raw(),
+            own,
+            known: None,
+        })
     }
 
     fn found(&self) -> Found {

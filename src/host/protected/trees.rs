@@ -33,8 +33,14 @@ pub struct Trees<'a> {
 /// searched to its end.
 pub fn trees(host: &Host, trees: &Trees<'_>, warnings: &mut Vec<String>) -> Result<Vec<ProtectedTree>> {
     let own = own_directories(host);
-    let scope =
-        |root| Scope { root, more: trees.more, home: &host.user.home_real, uid: host.user.uid, own: &own };
+    let scope = |root| Scope {
+        root,
+        more: trees.more,
+        home: &host.user.home_real,
+        uid: host.user.uid,
+        own: &own,
+        known: None,
+    };
     let mut results = Vec::new();
     let mut closed = Vec::new();
     let roots = trees.roots.iter().copied().map(|root| (root, TreeKind::Files, scan(&scope(root))));
