@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn a_project_called_worktrees_cannot_claim_its_parent() {
         let tree = Tree::new();
-        tree.repository("");
+        tree.repository(".");
         tree.write("worktrees/.git", "gitdir: x");
         tree.write("worktrees/x/HEAD", "x");
         tree.write("worktrees/x/commondir", "../..");
