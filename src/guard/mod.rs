@@ -84,7 +84,7 @@ fn sweep_record(places: &Places, record: &Record) -> Vec<String> {
         sweep::sweep(tree, &mut quarantine);
     }
     lines.extend(quarantine.left().iter().map(|left| {
-        format!("{} appeared in a protected place and could not be moved away: {}; look at it before you use the project", left.path, left.why)
+        format!("{} may hold what other tools run by themselves and was not moved away: {}; look at it before you use the project", left.path, left.why)
     }));
     if let Some((first, rest)) = quarantine.held().split_first() {
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };

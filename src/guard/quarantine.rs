@@ -95,6 +95,11 @@ impl Quarantine {
         }
     }
 
+    /// Reports what stays where it is.
+    pub fn leave(&mut self, root: &Path, below: &Path, why: &str) {
+        self.left.push(Left { path: escape(&root.join(below)).to_string(), why: why.to_owned() });
+    }
+
     /// Writes a file where something was held back, unless something is there again.
     pub fn replace(&mut self, root: &Path, below: &Path, text: &str) {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Kind, Result};
+use crate::host::protected::Hold;
 use crate::policy::{ProtectedTree, TreeKind};
 use crate::sanitize::escape;
 
@@ -24,11 +25,20 @@ pub struct Tree {
     /// Below the root.
     #[serde(with = "crate::plan::raw::list")]
     pub protected: Vec<PathBuf>,
+    /// Those of them that were read-only as a whole.
+    #[serde(default, with = "crate::plan::raw::list")]
+    pub read_only: Vec<PathBuf>,
     /// How it is searched.
     pub kind: TreeKind,
     /// Names of an agent preset of the user's that are protected too.
     #[serde(default)]
     pub more: Vec<String>,
+    /// The user's home, free of symlinks.
+    #[serde(default, with = "crate::plan::raw")]
+    pub home: PathBuf,
+    /// ai-jail's own directories, which are not searched.
+    #[serde(default, with = "crate::plan::raw::list")]
+    pub own: Vec<PathBuf>,
 }
 
 /// The record of one session. While the session runs its file is locked.
@@ -60,8 +70,16 @@ impl Record {
             .map(|tree| Tree {
                 root: tree.root.clone(),
                 protected: tree.found.iter().map(|found| found.below.clone()).collect(),
+                read_only: tree
+                    .found
+                    .iter()
+                    .filter(|found| found.hold == Hold::ReadOnly)
+                    .map(|found| found.below.clone())
+                    .collect(),
                 kind: tree.kind,
                 more: tree.more.clone(),
+                home: tree.home.clone(),
+                own: tree.own.clone(),
             })
             .collect();
         let json = serde_json::to_vec(&trees).map_err(|error| failed(error.into()))?;

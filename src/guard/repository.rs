@@ -132,7 +132,8 @@ fn leads_into_own_git_directory(root: &Path, below: &Path) -> bool {
     own.iter().filter_map(|own| own.canonicalize().ok()).any(|own| target.starts_with(own))
 }
 
-fn in_git_directory(root: &Path, below: &Path) -> bool {
+/// Whether `below` is a git directory, or lies in one.
+pub fn in_git_directory(root: &Path, below: &Path) -> bool {
     let has = |name: &str| root.join(below).join(name).symlink_metadata().is_ok();
     has("HEAD") || has("objects") || below.components().any(|part| part.as_os_str() == ".git")
 }

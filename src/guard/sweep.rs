@@ -1,9 +1,8 @@
 //! What is protected now and was absent at launch.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::host::protected::{self, Hold, Protected};
+use crate::host::protected::{self, Hold, Known, Protected, Scope};
 use crate::policy::TreeKind;
 
 use super::quarantine::Quarantine;
@@ -12,14 +11,35 @@ use super::repository;
 
 /// Holds back what appeared in `tree`.
 pub fn sweep(tree: &Tree, quarantine: &mut Quarantine) {
-    let known: BTreeSet<&Path> = tree.protected.iter().map(PathBuf::as_path).collect();
-    let found = match tree.kind {
-        TreeKind::Files => protected::scan(&tree.root, &tree.more).paths,
-        TreeKind::GitDirectory => protected::git_directory(&tree.root, Path::new("")),
+    let known = Known::new(&tree.protected, &tree.read_only);
+    let scope = Scope {
+        root: &tree.root,
+        more: &tree.more,
+        home: &tree.home,
+        uid: rustix::process::getuid().as_raw(),
+        own: &tree.own,
+        known: Some(&known),
     };
-    let new: Vec<&Protected> = found.iter().filter(|found| !known.contains(found.below.as_path())).collect();
-    let repositories: Vec<&Path> =
-        new.iter().filter(|found| found.hold == Hold::Pinned).map(|found| found.below.as_path()).collect();
+    let found = match tree.kind {
+        TreeKind::Files => protected::scan(&scope),
+        TreeKind::GitDirectory => protected::git_directory(&scope),
+    };
+    for closed in found.closed.iter().filter(|closed| !known.covers(closed)) {
+        quarantine.leave(
+            &tree.root,
+            closed,
+            "it was closed by `chmod`, and what is in it cannot be searched",
+        );
+    }
+    if let Some(why) = &found.unsearched {
+        quarantine.leave(&tree.root, Path::new(""), why);
+    }
+    let new: Vec<&Protected> = found.paths.iter().filter(|found| !known.covers(&found.below)).collect();
+    let repositories: Vec<&Path> = new
+        .iter()
+        .filter(|found| found.hold == Hold::Pinned && repository::in_git_directory(&tree.root, &found.below))
+        .map(|found| found.below.as_path())
+        .collect();
     let mut gone: Vec<&Path> = Vec::new();
     for found in &new {
         let below = found.below.as_path();
@@ -57,11 +77,31 @@ mod tests {
             fs::create_dir(&root).unwrap();
             let mut case = Self {
                 dir,
-                tree: Tree { root, protected: Vec::new(), kind: TreeKind::Files, more: Vec::new() },
+                tree: Tree {
+                    root,
+                    protected: Vec::new(),
+                    read_only: Vec::new(),
+                    kind: TreeKind::Files,
+                    more: Vec::new(),
+                    home: "/nonexistent".into(),
+                    own: Vec::new(),
+                },
             };
             case.write(before);
-            case.tree.protected =
-                protected::scan(&case.tree.root, &[]).paths.into_iter().map(|found| found.below).collect();
+            let scope = Scope {
+                root: &case.tree.root,
+                more: &[],
+                home: &case.tree.home,
+                uid: rustix::process::getuid().as_raw(),
+                own: &[],
+                known: None,
+            };
+            for found in protected::scan(&scope).paths {
+                if found.hold == Hold::ReadOnly {
+                    case.tree.read_only.push(found.below.clone());
+                }
+                case.tree.protected.push(found.below);
+            }
             case
         }
 
@@ -175,6 +215,51 @@ mod tests {
                 && case.has(".git/worktrees/wt/commondir")
                 && case.has(".git/worktrees/wt/gitdir")
         );
+    }
+
+    #[test]
+    fn a_new_name_does_not_choose_what_is_moved_away() {
+        let case = Case::new(&[("src/config", "x"), ("run.sh", "x"), ("src/hooks/x", "x")]);
+        case.write(&[
+            (".vscode/tasks.json", "{\"tasks\": [{\"command\": \"./run.sh\"}]}"),
+            ("a/.git", "gitdir: ../src\n"),
+            ("new/.git/HEAD", "x"),
+            ("new/.git/config", "[core]\n\tbare = false\n\thooksPath = ../src\n\teditor = ../run.sh\n"),
+        ]);
+        std::os::unix::fs::symlink("src", case.tree.root.join(".idea")).unwrap();
+        let mut held = case.sweep();
+        held.sort();
+        assert_eq!(held, [".idea", ".vscode", "a/.git", "new/.git/config"]);
+    }
+
+    #[test]
+    fn what_known_settings_name_is_held_back_when_it_appears() {
+        let case = Case::new(&[(".git/config", "[core]\n\thooksPath = h\n\teditor = ./e.sh\n")]);
+        case.write(&[("h/pre-commit", "x"), ("e.sh", "x")]);
+        let mut held = case.sweep();
+        held.sort();
+        assert_eq!(held, ["e.sh", "h"]);
+    }
+
+    #[test]
+    fn what_was_closed_before_or_meanwhile_is_not_moved_away() {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |case: &Case, path: &str, mode| {
+            fs::set_permissions(case.tree.root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let mut case = Case::new(&[("a/.envrc", "x"), ("b/x", "x")]);
+        // As a launch leaves it that could not look into `a`.
+        case.tree.protected = vec!["a".into()];
+        case.tree.read_only = vec!["a".into()];
+        mode(&case, "b", 0);
+        let mut quarantine = Quarantine::new(&case.dir.path().join("quarantine"), "s");
+        sweep(&case.tree, &mut quarantine);
+        mode(&case, "b", 0o700);
+        assert_eq!(quarantine.held(), [] as [&str; 0]);
+        // Root looks into every directory.
+        let told = usize::from(!rustix::process::getuid().is_root());
+        assert_eq!(quarantine.left().len(), told);
+        assert!(case.has("a/.envrc") && case.has("b/x"));
     }
 
     #[test]

@@ -34,6 +34,35 @@ pub struct GitLayout {
     pub kind: GitKind,
 }
 
+/// What git makes in a bare repository, less `*_HEAD`.
+const BARE: [&str; 25] = [
+    "HEAD",
+    "objects",
+    "refs",
+    "config",
+    "config.worktree",
+    "hooks",
+    "info",
+    "description",
+    "branches",
+    "logs",
+    "packed-refs",
+    "index",
+    "worktrees",
+    "modules",
+    "lfs",
+    "shallow",
+    "gc.log",
+    "gc.pid",
+    "maintenance.lock",
+    "rr-cache",
+    "reftable",
+    "COMMIT_EDITMSG",
+    "COMMIT_MSG",
+    "svn",
+    "sequencer",
+];
+
 impl GitLayout {
     /// Reads the layout of the work tree at `root`, which has no symlinks. `user` is whom it must belong to.
     ///
@@ -81,6 +110,12 @@ impl GitLayout {
                 format!("{} leads to {}, outside the project", self.dot_git.display(), outside.display());
             Error::new(Kind::Refused, what).because(why)
         };
+        for dir in self.outside(root) {
+            if root.starts_with(dir) || !is_place_of_git(dir) {
+                return Err(refuse("that is no git directory by its place, but an ordinary one".into())
+                    .hint("start with --project there if that is what you mean"));
+            }
+        }
         if !self.points_back(root) {
             return Err(refuse("the repository there does not say that this is its work tree".into()).hint(
                 "run `git worktree repair` in that repository if it is yours, or start with --project there",
@@ -114,6 +149,38 @@ impl GitLayout {
     }
 }
 
+/// Whether `dir` is where git keeps git directories: `.git`, something in its `modules` or `worktrees`, or the same of a
+/// bare repository. What is in the directory proves little, for an earlier jail may have written it: an ordinary directory
+/// of another project, made to look like a repository, must not be mounted.
+fn is_place_of_git(dir: &Path) -> bool {
+    let mut at = Some(dir);
+    while let Some(git_dir) = at {
+        if git_dir.file_name().is_some_and(|name| name == ".git") || holds_nothing_but_git(git_dir) {
+            return true;
+        }
+        // `modules/NAME`, where NAME may have slashes, or `worktrees/NAME`.
+        at = git_dir.ancestors().skip(1).find_map(|parent| {
+            let name = parent.file_name()?;
+            let known = name == "modules" || (name == "worktrees" && git_dir.parent() == Some(parent));
+            if known { parent.parent() } else { None }
+        });
+    }
+    false
+}
+
+/// Whether `dir` is a bare repository with no name in it that git does not make.
+fn holds_nothing_but_git(dir: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(dir) else { return false };
+    let repository = ["HEAD", "objects", "refs"].iter().all(|part| dir.join(part).exists());
+    repository
+        && entries.take(1000).all(|entry| {
+            entry.is_ok_and(|entry| {
+                let name = entry.file_name();
+                BARE.iter().any(|known| name == *known) || name.as_bytes().ends_with(b"_HEAD")
+            })
+        })
+}
+
 /// What the layout of the directories alone makes of them.
 fn kind_of(dot_git_is_file: bool, git_dir: &Path, common_dir: &Path) -> GitKind {
     if git_dir != common_dir && git_dir.parent() == Some(&common_dir.join("worktrees")) {
@@ -126,7 +193,7 @@ fn kind_of(dot_git_is_file: bool, git_dir: &Path, common_dir: &Path) -> GitKind 
 }
 
 /// The path in a file of one line, after `prefix`; trailing line ends are no part of it. At most 4096 bytes.
-fn read_path(file: &Path, prefix: &str) -> Option<PathBuf> {
+pub(super) fn read_path(file: &Path, prefix: &str) -> Option<PathBuf> {
     let bytes = super::read_bytes(file, 4096 + 16)?;
     let mut path = bytes.strip_prefix(prefix.as_bytes())?;
     while let Some(shorter) = path.strip_suffix(b"\n").or_else(|| path.strip_suffix(b"\r")) {
@@ -272,9 +339,62 @@ mod tests {
     }
 
     #[test]
+    fn a_linked_worktree_of_a_bare_repository_is_accepted_when_it_is_nothing_else() {
+        for (extra, accepted) in [(None, true), (Some("src"), false)] {
+            let tree = Tree::new();
+            tree.repository("r");
+            tree.write("w/.git", "gitdir: ../r/worktrees/w");
+            tree.write("r/worktrees/w/HEAD", "x");
+            tree.write("r/worktrees/w/commondir", "../..");
+            tree.write("r/worktrees/w/gitdir", "../../../w/.git");
+            if let Some(extra) = extra {
+                tree.write(&format!("r/{extra}"), "x");
+            }
+            assert_eq!(tree.read("w").is_ok(), accepted, "{extra:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_an_earlier_jail_made_a_repository_is_refused() {
+        // The directory that holds the project, and one beside it.
+        for (git_dir, project, gitdir, worktree) in [
+            ("nf", "nf/sub", "..", "sub"),
+            ("nf/data", "nf/sub", "../data", "../sub"),
+            ("modules/x", "p", "../modules/x", "../../p"),
+        ] {
+            let tree = Tree::new();
+            tree.repository(git_dir);
+            tree.write(&format!("{git_dir}/src"), "x");
+            tree.write(&format!("{git_dir}/config"), &format!("[core]\nworktree = {worktree}\n"));
+            tree.write(&format!("{project}/.git"), &format!("gitdir: {gitdir}"));
+            let error = tree.read(project).unwrap_err();
+            assert!(error.to_string().contains("by its place"), "{git_dir}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_places_of_git_are_known() {
+        for (place, known) in [
+            ("/x/.git", true),
+            ("/x/.git/modules/s", true),
+            ("/x/.git/modules/a/b/modules/c", true),
+            ("/x/.git/worktrees/w", true),
+            ("/x/.git/worktrees/w/modules/s", true),
+            ("/x/.git/hooks", false),
+            ("/x/.git/worktrees/w/y", false),
+            ("/x", false),
+            ("/x/modules/y", false),
+            ("/x/worktrees/y", false),
+            ("/", false),
+        ] {
+            assert_eq!(is_place_of_git(Path::new(place)), known, "{place}");
+        }
+    }
+
+    #[test]
     fn a_project_called_worktrees_cannot_claim_its_parent() {
         let tree = Tree::new();
-        tree.repository("");
+        tree.repository(".");
         tree.write("worktrees/.git", "gitdir: x");
         tree.write("worktrees/x/HEAD", "x");
         tree.write("worktrees/x/commondir", "../..");

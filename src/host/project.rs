@@ -9,6 +9,9 @@ use super::git::GitLayout;
 use super::user;
 use crate::error::{Error, Kind, Result};
 
+/// Directories of a bare repository that cannot be a project.
+const GIT_PARTS: [&str; 7] = ["hooks", "info", "objects", "refs", "logs", "modules", "worktrees"];
+
 /// The project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
@@ -23,7 +26,7 @@ impl Project {
     /// home or an ancestor of it), else the current directory.
     ///
     /// # Errors
-    /// When the directory is `/`; is the home or an ancestor of it and was not named; does not exist; belongs to another
+    /// When the directory is `/`; is or lies in a `.git`, or in a bare repository's parts; is the home or an ancestor of it and was not named; does not exist; belongs to another
     /// user while real root runs us; or has git data that [`GitLayout::read`] refuses.
     pub fn find(host: &Host, named: Option<&Path>) -> Result<Self> {
         let root = match named {
@@ -46,6 +49,13 @@ impl Project {
                 "change to a project's directory, or name it if you mean it: --project {}",
                 root.display()
             )));
+        }
+        if let Some(git_dir) = git_directory(&root) {
+            let hint = match git_dir.parent().filter(|_| git_dir.ends_with(".git")) {
+                Some(work_tree) => format!("name its work tree: --project {}", work_tree.display()),
+                None => format!("name the repository: --project {}", git_dir.display()),
+            };
+            return Err(refuse("it is git's own directory, or lies in one").hint(hint));
         }
         check_owner(host, &root)?;
         let git = GitLayout::read(&root, &host.user)?;
@@ -82,6 +92,17 @@ fn work_tree(host: &Host, cwd: &Path) -> Option<PathBuf> {
             repository && meta.uid() == host.user.uid
         })?;
     (!holds_home(host, found)).then(|| found.to_path_buf())
+}
+
+/// The `.git` that `root` is or lies in, or the bare repository whose part it is or lies in: what is protected in those
+/// would be out of sight.
+fn git_directory(root: &Path) -> Option<&Path> {
+    root.ancestors().find(|dir| {
+        let part = root.strip_prefix(dir).ok().and_then(|below| below.iter().next());
+        dir.ends_with(".git")
+            || (part.is_some_and(|part| GIT_PARTS.iter().any(|known| part == *known))
+                && ["HEAD", "objects", "refs"].iter().all(|name| dir.join(name).exists()))
+    })
 }
 
 /// Whether `dir` is the home or an ancestor of it.
@@ -164,6 +185,36 @@ mod tests {
         host.cwd = Some("/".into());
         assert_eq!(Project::find(&host, None).unwrap_err().kind(), Kind::Refused);
         assert_eq!(Project::find(&host, Some(Path::new("/usr/.."))).unwrap_err().kind(), Kind::Refused);
+    }
+
+    #[test]
+    fn git_directories_and_what_is_in_them_are_refused() {
+        let (_dir, mut host) = machine();
+        let home = host.user.home_real.clone();
+        let project = home.join("p");
+        repository(&project);
+        fs::create_dir_all(project.join(".git/hooks/x")).unwrap();
+        let bare = home.join("bare");
+        fs::rename(project.join(".git"), &bare).unwrap();
+        fs::create_dir_all(bare.join("worktrees-of-mine")).unwrap();
+        repository(&project);
+        fs::create_dir_all(project.join(".git/hooks/x")).unwrap();
+        for (dir, hint) in [
+            (project.join(".git"), &project),
+            (project.join(".git/hooks"), &project),
+            (project.join(".git/hooks/x"), &project),
+            (bare.join("hooks"), &bare),
+            (bare.join("hooks/x"), &bare),
+        ] {
+            let error = Project::find(&host, Some(&dir)).unwrap_err();
+            let hint = format!("--project {}", hint.display());
+            assert!(error.to_string().contains(&hint) || format!("{error:?}").contains(&hint), "{error:?}");
+        }
+        assert_eq!(Project::find(&host, Some(&bare)).unwrap().root, bare);
+        let own = bare.join("worktrees-of-mine");
+        assert_eq!(Project::find(&host, Some(&own)).unwrap().root, own);
+        host.cwd = Some(project.join(".git/hooks/x"));
+        assert_eq!(Project::find(&host, None).unwrap().root, project);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::error::{Error, Kind, Result};
 use crate::plan::operation::Access;
 use crate::policy::files::{FileRule, Shape, Source, Tree};
 use crate::policy::origin::{Layer, Origin, Sourced};
-use crate::policy::{Facts, Grant, ProtectedTree, TreeKind};
+use crate::policy::{Facts, Grant, ProtectedTree};
 
 use super::command::Command;
 use super::git_config::{CarriedGitConfig, Lfs};
@@ -64,6 +64,7 @@ pub fn survey(
         project: project.root.clone(),
         cwd: host.cwd.clone().unwrap_or_else(|| project.root.clone()),
         trees: trees(
+            host,
             project,
             &git_outside,
             &grants,
@@ -180,6 +181,7 @@ fn grant(host: &Host, spec: &Sourced<GrantSpec>, access: Access) -> Result<Grant
 
 /// The protected paths of every tree that may become writable, `more` being names beside the table's.
 fn trees(
+    host: &Host,
     project: &Project,
     git_outside: &[PathBuf],
     grants: &[Grant],
@@ -198,38 +200,8 @@ fn trees(
         .map(|grant| grant.source.as_path())
         .collect();
     roots.insert(&project.root);
-    let mut trees = Vec::new();
-    for root in roots {
-        let found = protected::scan(root, more);
-        if !found.complete {
-            let limit = protected::SCAN_LIMIT;
-            let what = format!("{} has more than {limit} entries", crate::sanitize::escape(root.as_os_str()));
-            if settings.profile.value == Profile::Strict {
-                return Err(Error::new(Kind::Refused, what)
-                    .because("not every protected path in it can be found")
-                    .hint("name a smaller directory with --project"));
-            }
-            warnings.push(format!("{what}: protected paths beyond that are not held"));
-        }
-        trees.push(ProtectedTree {
-            root: root.to_path_buf(),
-            kind: TreeKind::Files,
-            more: more.to_vec(),
-            found: found.paths,
-        });
-    }
-    for directory in git_outside {
-        let mut found = protected::git_directory(directory, Path::new(""));
-        // The mount of the directory itself needs no pin.
-        found.retain(|path| !path.below.as_os_str().is_empty());
-        trees.push(ProtectedTree {
-            root: directory.clone(),
-            kind: TreeKind::GitDirectory,
-            more: Vec::new(),
-            found,
-        });
-    }
-    Ok(trees)
+    let trees = protected::Trees { roots, git: git_outside, more, profile: settings.profile.value };
+    protected::trees(host, &trees, warnings)
 }
 
 fn needed(need: &SystemMount, why: &str) -> FileRule {

@@ -112,6 +112,10 @@ pub struct ProtectedTree {
     pub kind: TreeKind,
     /// Names of an agent preset of the user's that are protected too.
     pub more: Vec<String>,
+    /// The user's home, free of symlinks.
+    pub home: PathBuf,
+    /// ai-jail's own directories, which are not searched.
+    pub own: Vec<PathBuf>,
     /// What was found, below the root.
     pub found: Vec<crate::host::protected::Protected>,
 }

@@ -2,15 +2,15 @@
 
 mod etc;
 mod home;
+mod protected;
 mod variables;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::settings::{NetworkMode, Profile, Protect, Settings, StateMode};
+use crate::config::settings::{NetworkMode, Profile, Settings, StateMode};
 use crate::error::{Error, Kind, Result};
 use crate::host::agents::HostUse;
-use crate::host::protected::Hold;
 use crate::host::system::{MountKind, SystemMount};
 use crate::plan::operation::Access;
 
@@ -21,7 +21,7 @@ use super::net::NetPolicy;
 use super::origin::{Layer, Origin, Sourced};
 use crate::plan::seccomp::Debuggers;
 
-use super::{Facts, Hidden, NetworkRule, Policy, ProcView, ProtectedPath};
+use super::{Facts, NetworkRule, Policy, ProcView};
 
 /// Resolves everything. Pure: the same settings and facts give the same policy.
 ///
@@ -39,7 +39,8 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     let network = network(settings, facts, &mut warnings)?;
     let environment = variables::resolve(settings, facts, &rules, &network, &home);
     warnings.extend(env::unset(settings, &facts.environment));
-    let protected = protected(settings, facts, &rules, &mut warnings);
+    let hidden = protected::hidden(facts, &home);
+    let protected = protected::protected(settings, facts, &rules, &hidden, &mut warnings);
     let landlock_abi = landlock(profile, facts, &mut warnings)?;
     let proc_view = proc_view(settings, landlock_abi)?;
     warnings.extend(proc_view.weaker().map(str::to_owned));
@@ -55,7 +56,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         agent: facts.agent.as_ref().map(|agent| agent.name.0.clone()),
         system: facts.system.clone(),
         made: etc::made(settings, facts, &network, &home, &protected),
-        hidden: hidden(facts, &home),
+        hidden,
         files: rules,
         protected,
         environment,
@@ -147,58 +148,6 @@ fn system_shows(system: &[SystemMount], source: &Path, dest: &Path) -> bool {
                 mount.source.join(below) == source || (below.as_os_str().is_empty() && mount.source == source)
             })
     })
-}
-
-/// What is held in every writable tree.
-fn protected(
-    settings: &Settings,
-    facts: &Facts,
-    rules: &FileRules,
-    warnings: &mut Vec<String>,
-) -> Vec<ProtectedPath> {
-    if settings.protect.value == Protect::DangerOff {
-        warnings.push(format!(
-            "protected paths are OFF ({}): what the agent writes to git hooks, editor tasks and settings can run outside the jail",
-            settings.protect.origin
-        ));
-        return Vec::new();
-    }
-    let mut protected = Vec::new();
-    for rule in rules.iter().filter(|rule| rule.access == Access::Writable) {
-        let Source::Host(source) = &rule.source else { continue };
-        for tree in facts.trees.iter().filter(|tree| tree.root == *source) {
-            for found in &tree.found {
-                // A more specific rule inside decides for itself.
-                let inside = rule.dest.join(&found.below);
-                if rules.deciding(&inside).is_some_and(|deciding| deciding.dest == rule.dest) {
-                    protected.push(ProtectedPath {
-                        root: rule.dest.clone(),
-                        below: found.below.clone(),
-                        access: match found.hold {
-                            Hold::Pinned => Access::Writable,
-                            Hold::ReadOnly => Access::ReadOnly,
-                        },
-                        reason: found.reason.clone(),
-                    });
-                }
-            }
-        }
-    }
-    protected
-}
-
-/// Where a home directory itself is the project, its credential places are covered.
-fn hidden(facts: &Facts, home: &Path) -> Vec<Hidden> {
-    let Ok(home_below) = home.strip_prefix(&facts.project) else { return Vec::new() };
-    let places =
-        home::CREDENTIALS.place.iter().flat_map(|row| row.paths.iter().map(move |path| (path, &row.reason)));
-    places
-        .map(|(place, reason)| Hidden {
-            root: facts.project.clone(),
-            below: home_below.join(place),
-            reason: reason.clone(),
-        })
-        .collect()
 }
 
 fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<NetworkRule> {

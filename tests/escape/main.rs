@@ -10,6 +10,7 @@ mod common;
 
 mod ipc;
 mod later_execution;
+mod later_sessions;
 mod life_cycle;
 mod missing_protection;
 mod mounts;

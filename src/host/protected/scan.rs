@@ -1,0 +1,193 @@
+//! The walk through a tree.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
+use rustix::io::Errno;
+
+use super::Hold;
+use super::finder::Finder;
+use super::table::{TABLE, Where};
+
+/// How deep directories are followed. What is deeper is held as a whole.
+const DEPTH_LIMIT: usize = 64;
+/// Bytes of directory entries that are read at once.
+const BUFFER: usize = 32 << 10;
+
+/// What is looked for in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Area {
+    /// The names of the table, and git directories.
+    Sources,
+    /// Git directories alone: names that tools make anew cannot be held without breaking them.
+    Dependencies,
+}
+
+/// What a directory lists that matters.
+#[derive(Default)]
+struct Listing {
+    directories: Vec<OsString>,
+    /// Names with which rows begin.
+    matched: Vec<OsString>,
+    dot_git: bool,
+    /// Which of `HEAD`, `config`, `hooks`, `objects` and `refs` there are.
+    git_parts: [bool; 5],
+}
+
+/// The parts by which a git directory is recognised.
+const GIT_PARTS: [&str; 5] = ["HEAD", "config", "hooks", "objects", "refs"];
+
+impl Listing {
+    /// A bare repository. `HEAD` need not be there: it is not held, and could be put back in a later jail.
+    fn is_repository(&self) -> bool {
+        let [head, config, hooks, objects, refs] = self.git_parts;
+        objects && refs && (head || config || hooks)
+    }
+}
+
+impl Finder<'_> {
+    /// Searches the whole tree. The names of its root come first, so that no bound leaves them out.
+    pub(super) fn tree(&mut self) {
+        let scope = self.scope;
+        self.lookup(Path::new(""), Where::Root);
+        if let Some(home) = self.below(scope.home).filter(|home| !home.as_os_str().is_empty()) {
+            self.lookup(&home, Where::Root);
+        }
+        self.walk(Path::new(""), Area::Sources);
+    }
+
+    /// Searches the directory `below`.
+    pub(super) fn walk(&mut self, below: &Path, area: Area) {
+        let path = self.at(below);
+        self.enter(CWD.as_fd(), path.as_os_str(), below, area);
+    }
+
+    /// Every name of the table, one by one: for a directory that may not be listed, or not to its end.
+    fn lookup(&mut self, below: &Path, place: Where) {
+        for first in self.names.firsts() {
+            self.rows(below, first, place);
+        }
+        self.dot_git(below);
+    }
+
+    fn enter(&mut self, parent: impl AsFd, name: &OsStr, below: &Path, area: Area) {
+        let flags =
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match openat(parent, name, flags, Mode::empty()) {
+            Ok(directory) => self.directory(&directory, below, area),
+            Err(Errno::ACCESS | Errno::PERM) => {
+                if !self.closed(below) && area == Area::Sources {
+                    self.lookup(below, Where::Anywhere);
+                }
+            }
+            // It went away meanwhile.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(error) => self.incomplete(|| {
+                format!("{} cannot be searched ({error})", crate::sanitize::escape(below.as_os_str()))
+            }),
+        }
+    }
+
+    fn directory(&mut self, directory: &OwnedFd, below: &Path, area: Area) {
+        let depth = below.components().count();
+        let Some(listing) = self.list(directory, below, area) else { return };
+        let place = if depth <= 1 { Where::Root } else { Where::Anywhere };
+        for name in &listing.matched {
+            self.rows(below, name, place);
+        }
+        if listing.dot_git {
+            self.dot_git(below);
+        }
+        if listing.is_repository() {
+            self.repository(below);
+        }
+        if depth >= DEPTH_LIMIT && !listing.directories.is_empty() {
+            self.hold_whole(below, "it is too deep to be searched for protected paths");
+            self.incomplete(|| {
+                let deep = crate::sanitize::escape(below.as_os_str()).to_string();
+                format!("it has directories that are nested more than {DEPTH_LIMIT} deep ({deep})")
+            });
+            return;
+        }
+        for name in &listing.directories {
+            let below = below.join(name);
+            if self.scope.own.contains(&self.at(&below)) {
+                continue;
+            }
+            // Git's own directories hold no settings of other tools, unless something was moved there.
+            let area =
+                if name == ".git" || TABLE.dependencies.contain(name) { Area::Dependencies } else { area };
+            self.enter(directory, name, &below, area);
+            if self.exhausted() {
+                return;
+            }
+        }
+    }
+
+    /// `None` when the directory cannot be read to its end.
+    fn list(&mut self, directory: &OwnedFd, below: &Path, area: Area) -> Option<Listing> {
+        let mut buffer = Vec::with_capacity(BUFFER);
+        let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
+        let mut listing = Listing::default();
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(Errno::NOENT) => break,
+                Err(error) => {
+                    self.incomplete(|| {
+                        format!("{} cannot be read ({error})", crate::sanitize::escape(below.as_os_str()))
+                    });
+                    return None;
+                }
+            };
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            if !self.count() {
+                return None;
+            }
+            if let Some(part) = GIT_PARTS.iter().position(|part| name == *part) {
+                listing.git_parts[part] = true;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => match statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                    Err(_) => FileType::Unknown,
+                },
+                kind => kind,
+            };
+            listing.dot_git |= name == ".git";
+            if area == Area::Sources && !self.names.rows(name).is_empty() {
+                listing.matched.push(name.to_owned());
+            }
+            if kind == FileType::Directory {
+                listing.directories.push(name.to_owned());
+            }
+        }
+        Some(listing)
+    }
+
+    /// Protects what the rows that begin with `first` name in the directory `below`, and the scripts that such settings name.
+    fn rows(&mut self, below: &Path, first: &OsStr, place: Where) {
+        let mut found = false;
+        // Few names match: the copy costs nothing.
+        for row in self.names.rows(first).to_vec() {
+            if row.place == Where::Anywhere || place == Where::Root {
+                found |= self.place(below, row.path, row.reason);
+            }
+        }
+        if found {
+            // What is protected stays where it is: moved into a dependency folder it would not be found again.
+            for directory in below.ancestors() {
+                self.hold(directory, Hold::Pinned, "protected paths lie in it");
+            }
+            for settings in self.names.settings(first).to_vec() {
+                self.named_scripts(below, settings);
+            }
+        }
+    }
+}

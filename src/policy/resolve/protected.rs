@@ -1,0 +1,69 @@
+//! What is held or covered in the trees that the jail may write.
+
+use std::path::Path;
+
+use crate::config::settings::{Protect, Settings};
+use crate::host::protected::Hold;
+use crate::plan::operation::Access;
+use crate::policy::files::{FileRules, Source};
+use crate::policy::{Facts, Hidden, ProtectedPath};
+
+use super::home::CREDENTIALS;
+
+/// What is held in every writable tree, less what is covered by something empty.
+pub(super) fn protected(
+    settings: &Settings,
+    facts: &Facts,
+    rules: &FileRules,
+    hidden: &[Hidden],
+    warnings: &mut Vec<String>,
+) -> Vec<ProtectedPath> {
+    if settings.protect.value == Protect::DangerOff {
+        warnings.push(format!(
+            "protected paths are OFF ({}): what the agent writes to git hooks, editor tasks and settings can run outside the jail",
+            settings.protect.origin
+        ));
+        return Vec::new();
+    }
+    let covered: Vec<_> = hidden.iter().map(|hidden| hidden.root.join(&hidden.below)).collect();
+    let mut protected = Vec::new();
+    for rule in rules.iter().filter(|rule| rule.access == Access::Writable) {
+        let Source::Host(source) = &rule.source else { continue };
+        for tree in facts.trees.iter().filter(|tree| tree.root == *source) {
+            for found in &tree.found {
+                let inside = rule.dest.join(&found.below);
+                // What is covered cannot be reached, and so not held either.
+                if covered.iter().any(|covered| inside.starts_with(covered)) {
+                    continue;
+                }
+                // A more specific rule inside decides for itself.
+                if rules.deciding(&inside).is_some_and(|deciding| deciding.dest == rule.dest) {
+                    protected.push(ProtectedPath {
+                        root: rule.dest.clone(),
+                        below: found.below.clone(),
+                        access: match found.hold {
+                            Hold::Pinned => Access::Writable,
+                            Hold::ReadOnly => Access::ReadOnly,
+                        },
+                        reason: found.reason.clone(),
+                    });
+                }
+            }
+        }
+    }
+    protected
+}
+
+/// Where a home directory itself is the project, its credential places are covered.
+pub(super) fn hidden(facts: &Facts, home: &Path) -> Vec<Hidden> {
+    let Ok(home_below) = home.strip_prefix(&facts.project) else { return Vec::new() };
+    let places =
+        CREDENTIALS.place.iter().flat_map(|row| row.paths.iter().map(move |path| (path, &row.reason)));
+    places
+        .map(|(place, reason)| Hidden {
+            root: facts.project.clone(),
+            below: home_below.join(place),
+            reason: reason.clone(),
+        })
+        .collect()
+}
