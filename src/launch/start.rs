@@ -21,7 +21,7 @@ use super::protocol::{FIRST_DESCRIPTOR, Listen, Order, Reply, Request, bytes_to_
 use super::store;
 
 /// How long the whole set-up may take; the warden's own deadline is shorter.
-const HELD: Duration = Duration::from_secs(40);
+pub(super) const HELD: Duration = Duration::from_secs(40);
 
 /// What stands when the jail is held.
 pub struct Held {
@@ -47,7 +47,12 @@ pub fn order(
 
 /// Waits until the jail that was ordered is held.
 pub fn held(keeper: &Keeper) -> Result<Held> {
-    match keeper.reply(HELD)? {
+    held_by(keeper.reply(HELD)?)
+}
+
+/// What the warden's reply to the order says.
+pub(super) fn held_by(reply: (Reply, Vec<OwnedFd>)) -> Result<Held> {
+    match reply {
         (Reply::Held { pid, notes }, listeners) => Ok(Held { pid, listeners, notes }),
         (Reply::Failed { what, why }, _) => {
             let error = Error::new(Kind::Setup, what).because(why);

@@ -41,6 +41,8 @@ fn run(socket: OwnedFd) -> ExitCode {
     if SigSet::all().thread_block().is_err() {
         return ExitCode::from(125);
     }
+    // What the user's shell ignores must not confuse bubblewrap: with SIGCHLD ignored it would wait for ever.
+    crate::sys::process::reset_signal_dispositions(&[]);
     crate::sys::process::own_umask();
     match serve(socket.as_fd()) {
         Ok(()) => ExitCode::SUCCESS,
