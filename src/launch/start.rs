@@ -106,6 +106,11 @@ fn send(keeper: &Keeper, plan: &Plan, streams: &Streams, terminal: Option<&Termi
         Some(terminal) => Some(descriptors.add(terminal.slave().try_clone_to_owned().map_err(failed)?)),
         None => None,
     };
+    let mut rescue = None;
+    if let Some(terminal) = terminal {
+        let [user, note] = terminal.rescue().map(|fd| fd.try_clone_to_owned().map_err(failed));
+        rescue = Some([descriptors.add(user?), descriptors.add(note?)]);
+    }
     let (outside, inside) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|error| failed(error.into()))?;
@@ -151,6 +156,7 @@ fn send(keeper: &Keeper, plan: &Plan, streams: &Streams, terminal: Option<&Termi
             .collect(),
         standard,
         terminal: controlling,
+        rescue,
         door,
         sources,
         mounts: plan.door.clone(),

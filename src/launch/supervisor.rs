@@ -157,7 +157,7 @@ async fn supervise(
                         }
                     }
                     Reply::Held { .. } => {}
-                    Reply::Ended(status) => break End::Status(status),
+                    Reply::Ended(status) => break ending.unwrap_or(End::Status(status)),
                 }
             }
             Some((address, sender)) = wanted.recv() => {

@@ -9,6 +9,8 @@ pub mod modes;
 pub mod pty;
 #[expect(clippy::disallowed_methods, reason = "moves bytes between terminals")]
 pub mod relay;
+pub mod rescue;
+mod settings;
 pub mod streams;
 pub mod table;
 

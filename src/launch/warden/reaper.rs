@@ -84,7 +84,8 @@ impl Reaper {
         self.bwrap = None;
     }
 
-    fn kill_children(&mut self) {
+    /// Kills every child that there is, and waits for none.
+    pub(super) fn kill_children(&mut self) {
         let mut list = String::new();
         if self.children.rewind().is_err() || self.children.read_to_string(&mut list).is_err() {
             return;

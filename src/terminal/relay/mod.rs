@@ -6,6 +6,7 @@ mod control;
 mod input;
 mod jobs;
 mod screen;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -19,16 +20,20 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
+use rustix::fs::fstat;
 use rustix::io::Errno;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{tcgetattr, tcgetpgrp, tcgetwinsize};
 
 use self::control::{Control, Message};
 use self::jobs::Stop;
 use self::screen::Screen;
+use self::shared::Sharing;
 use self::worker::Worker;
 use super::class::{Classes, Drops};
 use super::filter::Filter;
 use super::pty::Pty;
+use super::rescue::rescue;
+use super::settings::Settings;
 use super::streams::{Stream, Streams};
 use crate::error::{Error, Kind, Result};
 
@@ -40,6 +45,7 @@ const FINISH: Duration = Duration::from_secs(30);
 pub struct Terminal {
     screen: Screen,
     pty: Pty,
+    sharing: Sharing,
     classes: Classes,
 }
 
@@ -50,7 +56,7 @@ pub struct Relay {
     hung_up: Arc<OwnedFd>,
     thread: Option<JoinHandle<Drops>>,
     done: Receiver<()>,
-    rescue: (OwnedFd, Termios),
+    rescue: (OwnedFd, OwnedFd),
 }
 
 /// What the relay has to tell at the end.
@@ -76,21 +82,32 @@ impl Terminal {
         if terminals.is_empty() {
             return Ok(None);
         }
-        Self::open_on(&terminals, classes).map(Some)
+        if !same_terminal(&terminals) {
+            return Err(Error::new(Kind::Refused, "the standard streams are different terminals")
+                .because("the jail has one terminal, on which the output for both would be mixed")
+                .hint("put `| cat` behind the command, with its output redirected to the other terminal"));
+        }
+        let both_ways = streams.stdin == Stream::Terminal && streams.stdout == Stream::Terminal;
+        let sharing = if both_ways { Sharing::Alone } else { Sharing::Shared };
+        Self::open_on(&terminals, sharing, classes).map(Some)
     }
 
-    fn open_on(terminals: &[BorrowedFd<'_>], classes: Classes) -> Result<Self> {
+    fn open_on(terminals: &[BorrowedFd<'_>], sharing: Sharing, classes: Classes) -> Result<Self> {
         let screen = Screen::open(terminals).map_err(|errno| {
             failed("cannot open your terminal for reading and writing", errno)
                 .hint("run ai-jail in a terminal of your own, or redirect its input, output and errors")
         })?;
         let pty = tcgetattr(&screen)
-            .and_then(|termios| Pty::open(&termios, tcgetwinsize(&screen)?))
+            .and_then(|termios| {
+                let pty = Pty::open(&termios, tcgetwinsize(&screen)?)?;
+                shared::inside(&Settings::from(&termios), sharing).apply(&pty.slave)?;
+                Ok(pty)
+            })
             .map_err(|errno| {
                 failed("cannot open a terminal for the jail", errno)
                     .hint("look at /proc/sys/kernel/pty/nr and max, and that /dev/ptmx exists")
             })?;
-        Ok(Self { screen, pty, classes })
+        Ok(Self { screen, pty, sharing, classes })
     }
 
     /// The jail's end, to be its controlling terminal and every stream that is a terminal.
@@ -98,7 +115,13 @@ impl Terminal {
         self.pty.slave.as_fd()
     }
 
-    /// Makes the user's terminal raw, if we are in its foreground, and starts the thread. Call it once the
+    /// What [`rescue`] needs to put the user's terminal back when this process is killed: the terminal and the note about
+    /// it. The note says nothing until [`Terminal::start`] takes the terminal.
+    pub fn rescue(&self) -> [BorrowedFd<'_>; 2] {
+        [self.screen.as_fd(), self.screen.note()]
+    }
+
+    /// Makes the user's terminal raw, if we are in its foreground and input and output are both it, and starts the thread. Call it once the
     /// jail has its own copy of the slave, or before. Fails when the user's terminal refuses or no thread can
     /// be had.
     pub fn start(self) -> Result<Relay> {
@@ -114,6 +137,7 @@ impl Terminal {
             (self.screen, self.pty.master, self.pty.slave),
             (Arc::clone(&control), Arc::clone(&hung_up)),
             Filter::new(self.classes),
+            self.sharing,
             stop_launcher,
         );
         worker.take_terminal().map_err(cannot)?;
@@ -171,9 +195,8 @@ impl Relay {
         let Some(thread) = self.thread.take() else { return Drops::default() };
         self.control.send(Message::Finish);
         if self.done.recv_timeout(FINISH) == Err(RecvTimeoutError::Timeout) {
-            let (terminal, settings) = &self.rescue;
-            // Nothing is left to try when that fails too.
-            let _: rustix::io::Result<()> = tcsetattr(terminal, OptionalActions::Now, settings);
+            let (terminal, note) = &self.rescue;
+            rescue(terminal.as_fd(), note.as_fd());
             return Drops::default();
         }
         // A thread that panicked has put the terminal back on its way out, and its counters are lost.
@@ -185,6 +208,16 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Whether all of these are one terminal. `/dev/tty` has a number of its own, whatever terminal it stands for, but only our
+/// controlling terminal tells its foreground.
+fn same_terminal(terminals: &[BorrowedFd<'_>]) -> bool {
+    let identity = |fd: &BorrowedFd<'_>| match tcgetpgrp(fd) {
+        Ok(_) => None,
+        Err(_) => fstat(fd).ok().map(|stat| stat.st_rdev),
+    };
+    terminals.windows(2).all(|pair| matches!(pair, [first, second] if identity(first) == identity(second)))
 }
 
 fn failed(what: &str, errno: Errno) -> Error {

@@ -11,7 +11,7 @@ use rustix::event::PollFlags;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{OptionalActions, Winsize, tcsetattr, tcsetwinsize};
 
 use super::screen::ready;
 use super::*;
@@ -42,7 +42,12 @@ impl User {
     }
 
     fn launch(&self, stop: fn() -> Stop) -> (Relay, OwnedFd) {
-        let terminal = Terminal::open_on(&[self.tty.as_fd()], Classes::default()).expect("a terminal");
+        self.launch_with(Sharing::Alone, stop)
+    }
+
+    fn launch_with(&self, sharing: Sharing, stop: fn() -> Stop) -> (Relay, OwnedFd) {
+        let terminal =
+            Terminal::open_on(&[self.tty.as_fd()], sharing, Classes::default()).expect("a terminal");
         let jail = terminal.slave().try_clone_to_owned().expect("a copy");
         (terminal.start_with(stop).expect("a relay"), jail)
     }
@@ -208,13 +213,15 @@ fn the_terminal_is_left_as_it_was_found() {
 fn a_thread_that_unwinds_puts_the_terminal_back() {
     let user = User::new();
     let found = user.settings();
-    let terminal = Terminal::open_on(&[user.tty.as_fd()], Classes::default()).expect("a terminal");
+    let terminal =
+        Terminal::open_on(&[user.tty.as_fd()], Sharing::Alone, Classes::default()).expect("a terminal");
     let mut filter = Filter::new(Classes::default());
     filter.push(b"\x1b[?1003h", &mut Vec::new());
     let mut worker = Worker::new(
         (terminal.screen, terminal.pty.master, terminal.pty.slave),
         (Arc::new(Control::new().expect("control")), Arc::new(control::event().expect("an event"))),
         filter,
+        Sharing::Alone,
         never_stop,
     );
     worker.take_terminal().expect("taken");
