@@ -57,8 +57,10 @@ impl Shared {
         if self.seen == Some(now) {
             return Ok(());
         }
-        if !now.local().contains(LocalModes::EXTPROC) {
-            now.set_local(LocalModes::EXTPROC, true);
+        let asked = now;
+        now.set_local(LocalModes::EXTPROC, true);
+        now.set_output(OutputModes::ONLCR, false);
+        if now != asked {
             now.apply(&master)?;
         }
         self.seen = Some(now);
