@@ -23,8 +23,6 @@ const EVERYTHING: &[u8] = b"\x1b[m\x0f\x1b(B\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1
     \x1b]104\x1b\\\x1b]110\x1b\\\x1b]111\x1b\\\x1b]112\x1b\\";
 /// Ends a string or a sequence that was cut off, and does nothing elsewhere.
 const END_OF_STRING: &[u8] = b"\x1b\\";
-/// How long a terminal that is blocked is waited for.
-const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The note.
 #[derive(Debug)]
@@ -64,9 +62,10 @@ impl AsFd for Note {
     }
 }
 
-/// Puts `terminal` back as `note` says, if it is taken; it takes a fraction of a second at most. Settings that somebody
-/// has changed since are theirs. The caller has SIGTTOU blocked.
-pub fn rescue(terminal: BorrowedFd<'_>, note: BorrowedFd<'_>) {
+/// Puts `terminal` back as `note` says, if it is taken. Settings that somebody has changed since are theirs. A terminal that
+/// is blocked is waited for no longer than `patience`, less than a second, and tried again the next time. The caller has
+/// SIGTTOU blocked.
+pub fn rescue(terminal: BorrowedFd<'_>, note: BorrowedFd<'_>, patience: Duration) {
     let mut taken = [0; 1 + Change::LENGTH];
     if pread(note, &mut taken, TAKEN) != Ok(taken.len()) || taken[0] != 1 {
         return;
@@ -80,30 +79,30 @@ pub fn rescue(terminal: BorrowedFd<'_>, note: BorrowedFd<'_>) {
     let length = pread(note, &mut modes, MODES).unwrap_or(0);
     let Some(([query_open, low, high], rest)) = modes[..length].split_first_chunk() else { return };
     let off = &rest[..rest.len().min(usize::from(u16::from_le_bytes([*low, *high])))];
-    if !off.is_empty() {
-        write(terminal, &[END_OF_STRING, off].concat());
-    }
+    let written = off.is_empty() || write(terminal, &[END_OF_STRING, off].concat(), Instant::now() + patience);
     if *query_open == 1 {
         let _: io::Result<()> = tcflush(terminal, QueueSelector::IFlush);
     }
-    let _: io::Result<usize> = pwrite(note, &[0], TAKEN);
+    if written {
+        let _: io::Result<usize> = pwrite(note, &[0], TAKEN);
+    }
 }
 
-fn write(terminal: BorrowedFd<'_>, bytes: &[u8]) {
-    let deadline = Instant::now() + PATIENCE;
+/// Whether the terminal took all of `bytes`.
+fn write(terminal: BorrowedFd<'_>, bytes: &[u8], deadline: Instant) -> bool {
     let mut rest = bytes;
     while !rest.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
         let mut fds = [PollFd::from_borrowed_fd(terminal, PollFlags::OUT)];
         if !matches!(poll(&mut fds, Some(&timeout)), Ok(1..)) {
-            return;
+            return false;
         }
         // A small piece is taken without blocking by a terminal that shows itself writable.
         match io::write(terminal, &rest[..rest.len().min(256)]) {
             Ok(count) => rest = &rest[count..],
             Err(Errno::INTR | Errno::AGAIN) if !left.is_zero() => {}
-            Err(_) => return,
+            Err(_) => return false,
         }
-    }
+    }    true
 }

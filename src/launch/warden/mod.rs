@@ -103,8 +103,7 @@ fn serve(socket: BorrowedFd<'_>, rescue: &mut Option<Rescue>) -> Result<Option<R
     let order: Order = from_memfd(descriptors.remove(0))?;
     let mut reaper = Reaper::new()?;
     let outcome = keep(socket, &order, descriptors, &mut reaper, rescue);
-    // The user's shell may be about to prompt: its terminal does not wait until the last of the jail is reaped.
-    reaper.kill_children();
+    // First, since the user's shell is about to prompt; the jail cannot write to this terminal.
     if let Some(rescue) = &rescue {
         rescue.now_if_alone(socket);
     }

@@ -84,8 +84,7 @@ impl Reaper {
         self.bwrap = None;
     }
 
-    /// Kills every child that there is, and waits for none.
-    pub(super) fn kill_children(&mut self) {
+    fn kill_children(&mut self) {
         let mut list = String::new();
         if self.children.rewind().is_err() || self.children.read_to_string(&mut list).is_err() {
             return;

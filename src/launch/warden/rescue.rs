@@ -11,6 +11,9 @@ use crate::terminal::rescue::rescue;
 /// How long a supervisor may take to put the terminal back itself; longer than it ever does.
 const SUPERVISOR: Duration = Duration::from_secs(60);
 
+/// How long a blocked terminal is waited for.
+const BLOCKED: Duration = Duration::from_millis(200);
+
 /// The terminal and the note about it. Neither is ever the jail's.
 pub(super) struct Rescue {
     terminal: OwnedFd,
@@ -22,22 +25,22 @@ impl Rescue {
         Self { terminal, note }
     }
 
-    /// Puts the terminal back if the supervisor is gone.
+    /// Puts the terminal back if the supervisor is gone and the terminal takes it at once.
     pub(super) fn now_if_alone(&self, socket: BorrowedFd<'_>) {
         if has_ended(socket, Duration::ZERO) {
-            self.put_back();
+            self.put_back(Duration::ZERO);
         }
     }
 
     /// Waits until the supervisor is gone, which has put the terminal back by then unless it was killed.
     pub(super) fn after(self, socket: BorrowedFd<'_>) {
         if has_ended(socket, SUPERVISOR) {
-            self.put_back();
+            self.put_back(BLOCKED);
         }
     }
 
-    fn put_back(&self) {
-        rescue(self.terminal.as_fd(), self.note.as_fd());
+    fn put_back(&self, patience: Duration) {
+        rescue(self.terminal.as_fd(), self.note.as_fd(), patience);
     }
 }
 

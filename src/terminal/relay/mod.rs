@@ -196,7 +196,7 @@ impl Relay {
         self.control.send(Message::Finish);
         if self.done.recv_timeout(FINISH) == Err(RecvTimeoutError::Timeout) {
             let (terminal, note) = &self.rescue;
-            rescue(terminal.as_fd(), note.as_fd());
+            rescue(terminal.as_fd(), note.as_fd(), Duration::ZERO);
             return Drops::default();
         }
         // A thread that panicked has put the terminal back on its way out, and its counters are lost.
