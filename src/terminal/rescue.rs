@@ -79,7 +79,8 @@ pub fn rescue(terminal: BorrowedFd<'_>, note: BorrowedFd<'_>, patience: Duration
     let length = pread(note, &mut modes, MODES).unwrap_or(0);
     let Some(([query_open, low, high], rest)) = modes[..length].split_first_chunk() else { return };
     let off = &rest[..rest.len().min(usize::from(u16::from_le_bytes([*low, *high])))];
-    let written = off.is_empty() || write(terminal, &[END_OF_STRING, off].concat(), Instant::now() + patience);
+    let written =
+        off.is_empty() || write(terminal, &[END_OF_STRING, off].concat(), Instant::now() + patience);
     if *query_open == 1 {
         let _: io::Result<()> = tcflush(terminal, QueueSelector::IFlush);
     }
@@ -104,5 +105,6 @@ fn write(terminal: BorrowedFd<'_>, bytes: &[u8], deadline: Instant) -> bool {
             Err(Errno::INTR | Errno::AGAIN) if !left.is_zero() => {}
             Err(_) => return false,
         }
-    }    true
+    }
+    true
 }
