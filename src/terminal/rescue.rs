@@ -108,3 +108,97 @@ fn write(terminal: BorrowedFd<'_>, bytes: &[u8], deadline: Instant) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+    use rustix::termios::LocalModes;
+
+    use super::*;
+
+    fn terminal() -> (OwnedFd, OwnedFd) {
+        let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        unlockpt(&screen).expect("unlocked");
+        let tty = ioctl_tiocgptpeer(&screen, OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("its other end");
+        (screen, tty)
+    }
+
+    fn seen(screen: &OwnedFd) -> Vec<u8> {
+        let mut fds = [PollFd::new(screen, PollFlags::IN)];
+        let mut bytes = vec![0; 2 * LONGEST];
+        let ready = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 })).expect("poll");
+        let count = if ready > 0 { io::read(screen, &mut bytes).expect("bytes") } else { 0 };
+        bytes.truncate(count);
+        bytes
+    }
+
+    /// Takes a terminal as the relay does: raw, with a note.
+    fn taken(tty: &OwnedFd) -> (Note, Change) {
+        let note = Note::new().expect("a note");
+        let found = Settings::of(tty).expect("settings");
+        let change = Change { found, ours: Settings::raw(tty, &found).expect("raw") };
+        note.taken(&change);
+        change.ours.apply(tty).expect("raw");
+        (note, change)
+    }
+
+    #[test]
+    fn a_terminal_that_is_taken_is_put_back_once() {
+        let (screen, tty) = terminal();
+        let (note, change) = taken(&tty);
+        note.modes(b"\x1b[?25h", false);
+        rescue(tty.as_fd(), note.as_fd(), Duration::ZERO);
+        assert_eq!(Settings::of(&tty), Ok(change.found));
+        assert_eq!(seen(&screen), b"\x1b\\\x1b[?25h");
+        rescue(tty.as_fd(), note.as_fd(), Duration::ZERO);
+        assert_eq!(seen(&screen), b"");
+    }
+
+    #[test]
+    fn a_terminal_that_is_not_taken_is_left_alone() {
+        for returned in [false, true] {
+            let (screen, tty) = terminal();
+            let note = if returned { taken(&tty).0 } else { Note::new().expect("a note") };
+            note.modes(b"\x1b[?25h", true);
+            note.returned();
+            let before = Settings::of(&tty);
+            rescue(tty.as_fd(), note.as_fd(), Duration::ZERO);
+            assert_eq!((Settings::of(&tty), seen(&screen)), (before, Vec::new()), "returned: {returned}");
+        }
+    }
+
+    #[test]
+    fn settings_that_another_made_since_are_left_alone() {
+        let (_screen, tty) = terminal();
+        let (note, change) = taken(&tty);
+        let mut theirs = change.ours;
+        theirs.set_local(LocalModes::ECHOK, !theirs.local().contains(LocalModes::ECHOK));
+        theirs.apply(&tty).expect("set");
+        rescue(tty.as_fd(), note.as_fd(), Duration::ZERO);
+        assert_eq!(Settings::of(&tty), Ok(theirs));
+    }
+
+    #[test]
+    fn what_is_too_long_to_note_becomes_everything() {
+        let (screen, tty) = terminal();
+        let (note, _) = taken(&tty);
+        note.modes(&[b'x'; LONGEST + 1], false);
+        rescue(tty.as_fd(), note.as_fd(), Duration::ZERO);
+        let got = seen(&screen);
+        assert!(got.ends_with(EVERYTHING) && got.len() == EVERYTHING.len() + 2, "{}", got.escape_ascii());
+    }
+
+    #[test]
+    fn a_blocked_terminal_is_tried_again() {
+        let (screen, tty) = terminal();
+        let (note, change) = taken(&tty);
+        io::ioctl_fionbio(&tty, true).expect("not blocking");
+        while io::write(&tty, &[b'x'; 256]).is_ok() {}
+        note.modes(b"\x1b[?25h", false);
+        rescue(tty.as_fd(), note.as_fd(), Duration::ZERO);
+        assert_eq!(Settings::of(&tty), Ok(change.found), "the settings need no room");
+        while !seen(&screen).is_empty() {}
+        rescue(tty.as_fd(), note.as_fd(), Duration::from_millis(200));
+        assert!(seen(&screen).ends_with(b"\x1b[?25h"));
+    }
+}

@@ -143,6 +143,61 @@ fn the_jail_has_a_terminal_like_the_users() {
 }
 
 #[test]
+fn a_shared_terminal_keeps_its_mode_until_the_command_changes_it() {
+    let user = User::new();
+    let found = user.settings();
+    let (relay, jail) = user.launch_with(Sharing::Shared, never_stop);
+    assert_eq!(user.settings(), found);
+    say(&jail, b"one\ntwo\n");
+    assert_eq!(user.seen(), b"one\r\ntwo\r\n", "line ends are made once");
+    user.type_keys(b"typed\n");
+    assert_eq!(read_exactly(&jail, 6), b"typed\n");
+    assert_eq!(user.seen(), b"typed\r\n", "the echo is made once");
+    let before = tcgetattr(&jail).expect("settings");
+    make_raw(&jail);
+    let deadline = Instant::now() + SECOND;
+    while user.settings() == found && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    user.type_keys(b"x");
+    assert_eq!(read_exactly(&jail, 1), b"x", "without a line's end");
+    assert_eq!(user.seen(), b"");
+    tcsetattr(&jail, OptionalActions::Now, &before).expect("set");
+    let deadline = Instant::now() + SECOND;
+    while user.settings() != found && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    assert_eq!(user.settings(), found);
+    make_raw(&jail);
+    relay.finish();
+    assert_eq!(user.settings(), found);
+}
+
+#[test]
+fn a_shared_terminal_is_read_one_line_ahead_and_not_while_another_has_it() {
+    let user = User::new();
+    let (relay, jail) = user.launch_with(Sharing::Shared, never_stop);
+    user.type_keys(b"one\n");
+    std::thread::sleep(SECOND / 10);
+    user.type_keys(b"two\nthree\n");
+    std::thread::sleep(SECOND / 5);
+    assert_eq!(io::ioctl_fionread(&user.tty), Ok(10), "two lines are left to others");
+    assert_eq!(read_exactly(&jail, 14), b"one\ntwo\nthree\n");
+    let theirs = tcgetattr(&user.tty).expect("settings");
+    make_raw(&user.tty);
+    std::thread::sleep(SECOND / 5);
+    user.type_keys(b"key");
+    std::thread::sleep(SECOND / 5);
+    assert_eq!(io::ioctl_fionread(&user.tty), Ok(3), "the key is for whoever made it raw");
+    let mut keys = [0; 8];
+    assert_eq!(io::read(&user.tty, &mut keys), Ok(3));
+    tcsetattr(&user.tty, OptionalActions::Now, &theirs).expect("set");
+    user.type_keys(b"\x04");
+    assert_eq!(io::read(&jail, &mut keys), Ok(0), "the end of the input is told");
+    relay.finish();
+}
+
+#[test]
 fn input_passes_unchanged_and_at_once() {
     let user = User::new();
     let (relay, jail) = user.launch(never_stop);
