@@ -95,7 +95,8 @@ impl Filter {
     /// A filter of the same classes for what this one let pass, while the terminal is somebody else's: no query passes, and
     /// nothing that switches a mode.
     pub fn picture_only(&self) -> Self {
-        let mut filter = Self::new(self.tracker.classes);
+        let classes = self.tracker.classes;
+        let mut filter = Self::new(if classes.is_filtered() { classes } else { Classes::default() });
         filter.tracker.reach = Reach::PictureOnly;
         filter
     }
