@@ -93,7 +93,7 @@ fn send(keeper: &Keeper, plan: &Plan, streams: &Streams, terminal: Option<&Termi
     let mut standard = [0; 3];
     for (position, stream) in [streams.stdin, streams.stdout, streams.stderr].into_iter().enumerate() {
         let descriptor = match (stream, terminal) {
-            (Stream::Terminal, Some(terminal)) => terminal.slave().try_clone_to_owned(),
+            (Stream::Terminal, Some(terminal)) => terminal.slave_for(position).try_clone_to_owned(),
             _ => match position {
                 0 => std::io::stdin().as_fd().try_clone_to_owned(),
                 1 => std::io::stdout().as_fd().try_clone_to_owned(),

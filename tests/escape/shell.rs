@@ -265,3 +265,25 @@ fn interrupt_and_stop_reach_the_whole_pipeline() {
     assert!(eventually(WAIT, || children(i32::try_from(shell.pid()).expect("a pid")).is_empty()));
     assert!(eventually(WAIT, || settings(&shell) == found), "{}", settings(&shell));
 }
+
+#[test]
+fn two_terminals_stay_two() {
+    let env = TestEnv::new();
+    let other = Terminal::outside(&env, ["sh", "-c", "tty; sleep 60"]);
+    other.wait_for("\r\n");
+    let name = String::from_utf8_lossy(&other.raw()).trim().to_owned();
+    let (mut shell, found) = shell(&env);
+    let contains = |terminal: &Terminal, text: &str| String::from_utf8_lossy(&terminal.raw()).contains(text);
+    for (launcher, round) in [("", "1"), ("ai-jail -q ", "2")] {
+        shell.send(format!(
+            "{launcher}sh -c 'echo h\"\"ere-{round} >&2; printf \"\\033]52;c;aGk=\\007th\"\"ere-{round}\"' > {name}\r"
+        ));
+        other.wait_for(&format!("there-{round}"));
+        shell.wait_for(&format!("here-{round}\r\n"));
+        assert!(!contains(&shell, &format!("there-{round}")), "{}", shell.screen());
+        usable(&mut shell, &found, launcher);
+    }
+    assert!(!contains(&other, "here-1\r") && !contains(&other, "\nhere-2"), "{}", other.screen());
+    let raw = String::from_utf8_lossy(&other.raw()).into_owned();
+    assert_eq!(raw.matches("]52;").count(), 1, "the bare command's passes, the jail's does not: {raw:?}");
+}

@@ -7,6 +7,7 @@ mod input;
 mod jobs;
 mod screen;
 mod shared;
+mod side;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -28,6 +29,7 @@ use self::control::{Control, Message};
 use self::jobs::Stop;
 use self::screen::Screen;
 use self::shared::Sharing;
+use self::side::{Side, SideRelay};
 use self::worker::Worker;
 use super::class::{Classes, Drops};
 use super::filter::Filter;
@@ -47,6 +49,8 @@ pub struct Terminal {
     pty: Pty,
     sharing: Sharing,
     classes: Classes,
+    /// For streams that are on another terminal, by their number.
+    sides: [Option<Side>; 3],
 }
 
 /// The running relay. Dropping it is as good as [`Relay::finish`].
@@ -57,6 +61,7 @@ pub struct Relay {
     thread: Option<JoinHandle<Drops>>,
     done: Receiver<()>,
     rescue: (OwnedFd, OwnedFd),
+    sides: Vec<SideRelay>,
 }
 
 /// What the relay has to tell at the end.
@@ -77,19 +82,21 @@ impl Terminal {
             (streams.stdout, output.as_fd()),
             (streams.stderr, errors.as_fd()),
         ];
-        let terminals: Vec<_> =
-            all.into_iter().filter(|(stream, _)| *stream == Stream::Terminal).map(|(_, fd)| fd).collect();
-        if terminals.is_empty() {
-            return Ok(None);
-        }
-        if !same_terminal(&terminals) {
-            return Err(Error::new(Kind::Refused, "the standard streams are different terminals")
-                .because("the jail has one terminal, on which the output for both would be mixed")
-                .hint("put `| cat` behind the command, with its output redirected to the other terminal"));
-        }
-        let both_ways = streams.stdin == Stream::Terminal && streams.stdout == Stream::Terminal;
+        let main = all.into_iter().find(|(stream, _)| *stream == Stream::Terminal);
+        let Some(main) = main.map(|(_, fd)| identity(fd)) else { return Ok(None) };
+        let is_main =
+            |(stream, fd): &(Stream, BorrowedFd<'_>)| *stream == Stream::Terminal && identity(*fd) == main;
+        let terminals: Vec<_> = all.into_iter().filter(is_main).map(|(_, fd)| fd).collect();
+        let both_ways = is_main(&all[0]) && is_main(&all[1]);
         let sharing = if both_ways { Sharing::Alone } else { Sharing::Shared };
-        Self::open_on(&terminals, sharing, classes).map(Some)
+        let mut terminal = Self::open_on(&terminals, sharing, classes)?;
+        for (side, stream) in terminal.sides.iter_mut().zip(all) {
+            if stream.0 == Stream::Terminal && !is_main(&stream) {
+                let opened = Side::open(stream.1);
+                *side = Some(opened.map_err(|errno| failed("cannot use the second terminal", errno))?);
+            }
+        }
+        Ok(Some(terminal))
     }
 
     fn open_on(terminals: &[BorrowedFd<'_>], sharing: Sharing, classes: Classes) -> Result<Self> {
@@ -107,12 +114,18 @@ impl Terminal {
                 failed("cannot open a terminal for the jail", errno)
                     .hint("look at /proc/sys/kernel/pty/nr and max, and that /dev/ptmx exists")
             })?;
-        Ok(Self { screen, pty, sharing, classes })
+        Ok(Self { screen, pty, sharing, classes, sides: [None, None, None] })
     }
 
-    /// The jail's end, to be its controlling terminal and every stream that is a terminal.
+    /// The jail's end, to be its controlling terminal and every stream that is on the same terminal as the first that is on any.
     pub fn slave(&self) -> BorrowedFd<'_> {
         self.pty.slave.as_fd()
+    }
+
+    /// The jail's end for a standard stream that is a terminal, by its number: that of [`Terminal::slave`], or of another
+    /// terminal that only shows.
+    pub fn slave_for(&self, stream: usize) -> BorrowedFd<'_> {
+        self.sides.get(stream).and_then(Option::as_ref).map_or_else(|| self.slave(), Side::slave)
     }
 
     /// What [`rescue`] needs to put the user's terminal back when this process is killed: the terminal and the note about
@@ -153,7 +166,13 @@ impl Terminal {
                 drops
             })
             .map_err(|error| Error::new(Kind::Setup, "cannot start the terminal's thread").because(error))?;
-        Ok(Relay { control, hung_up, thread: Some(thread), done, rescue })
+        let mut relay = Relay { control, hung_up, thread: Some(thread), done, rescue, sides: Vec::new() };
+        for side in self.sides.into_iter().flatten() {
+            relay.sides.push(side.start(self.classes).map_err(|error| {
+                Error::new(Kind::Setup, "cannot start the second terminal's thread").because(error)
+            })?);
+        }
+        Ok(relay)
     }
 }
 
@@ -200,7 +219,11 @@ impl Relay {
             return Drops::default();
         }
         // A thread that panicked has put the terminal back on its way out, and its counters are lost.
-        thread.join().unwrap_or_default()
+        let mut drops = thread.join().unwrap_or_default();
+        for side in self.sides.drain(..) {
+            drops.add_all(&side.finish(FINISH));
+        }
+        drops
     }
 }
 
@@ -210,14 +233,13 @@ impl Drop for Relay {
     }
 }
 
-/// Whether all of these are one terminal. `/dev/tty` has a number of its own, whatever terminal it stands for, but only our
-/// controlling terminal tells its foreground.
-fn same_terminal(terminals: &[BorrowedFd<'_>]) -> bool {
-    let identity = |fd: &BorrowedFd<'_>| match tcgetpgrp(fd) {
-        Ok(_) => None,
-        Err(_) => fstat(fd).ok().map(|stat| stat.st_rdev),
-    };
-    terminals.windows(2).all(|pair| matches!(pair, [first, second] if identity(first) == identity(second)))
+/// Which terminal this is. `/dev/tty` has a number of its own, whatever terminal it stands for, but only our controlling
+/// terminal tells its foreground; that one is 0.
+fn identity(fd: BorrowedFd<'_>) -> u64 {
+    match tcgetpgrp(fd) {
+        Ok(_) => 0,
+        Err(_) => fstat(fd).map_or(0, |stat| stat.st_rdev),
+    }
 }
 
 fn failed(what: &str, errno: Errno) -> Error {

@@ -198,6 +198,27 @@ fn a_shared_terminal_is_read_one_line_ahead_and_not_while_another_has_it() {
 }
 
 #[test]
+fn a_second_terminal_shows_what_is_written_to_it_and_is_asked_nothing() {
+    let (user, other) = (User::new(), User::new());
+    let found = other.settings();
+    let mut terminal =
+        Terminal::open_on(&[user.tty.as_fd()], Sharing::Shared, Classes::default()).expect("a terminal");
+    terminal.sides[1] = Some(Side::open(other.tty.as_fd()).expect("another"));
+    let [jail, second] =
+        [2, 1].map(|stream| terminal.slave_for(stream).try_clone_to_owned().expect("a copy"));
+    let relay = terminal.start_with(never_stop).expect("a relay");
+    say(&jail, b"here\n");
+    say(&second, b"there\n\x1b[6n\x1b[?1003h\x1b[31mred");
+    assert_eq!(user.seen(), b"here\r\n");
+    assert_eq!(other.seen(), b"there\r\n\x1b[31mred");
+    say(&second, b" to the end");
+    drop((jail, second));
+    assert_eq!(relay.finish().drops.total(), 2);
+    assert_eq!(other.seen(), b" to the end\x1b[m");
+    assert_eq!(other.settings(), found);
+}
+
+#[test]
 fn input_passes_unchanged_and_at_once() {
     let user = User::new();
     let (relay, jail) = user.launch(never_stop);
