@@ -134,7 +134,7 @@ fn a_terminal_that_is_anothers_gets_no_query_and_no_mode() {
 
 #[test]
 fn tab_stops_stay_as_they_are() {
-    let (out, drops) = filtered(Classes::default(), [&b"a\x1b[3g\x1b[0g\x1bHb\tc"[..]].into_iter());
+    let (out, drops) = filtered(Classes::default(), [&b"a\x1b[3g\x1b[0g\x1bHb\tc"[..]]);
     assert_eq!((out.as_slice(), drops.count(Class::Unlisted)), (&b"ab\tc"[..], 3));
 }
 
