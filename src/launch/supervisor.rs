@@ -126,7 +126,9 @@ async fn supervise(
         _ => None,
     };
     let warden = watch(keeper.socket())?;
-    let hung_up = relay.map(|relay| watch(relay.hung_up())).transpose()?;
+    // Whoever ignores the hang-up outlives the terminal.
+    let attached = relay.filter(|_| !plan.inner.ignored.contains(&libc::SIGHUP));
+    let hung_up = attached.map(|relay| watch(relay.hung_up())).transpose()?;
     let mut binding: VecDeque<oneshot::Sender<io::Result<std::net::TcpListener>>> = VecDeque::new();
     let mut deadline = plan.time.map(|time| tokio::time::Instant::now() + time);
     let mut terminal_gone = false;

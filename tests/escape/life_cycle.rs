@@ -258,6 +258,24 @@ fn a_closed_terminal_ends_the_jail() {
 }
 
 #[test]
+fn a_closed_terminal_ends_no_jail_that_ignores_the_hang_up() {
+    let env = TestEnv::new();
+    let jail = env!("CARGO_BIN_EXE_ai-jail");
+    // Longer than a jail is left after its terminal is gone.
+    let inner = "echo started; sleep 5; touch survived";
+    for launcher in [String::new(), format!("{jail} -q -- ")] {
+        let script = format!("trap '' HUP; exec {launcher}sh -c '{inner}'");
+        let mut terminal = Terminal::outside(&env, ["sh", "-c", &script]);
+        terminal.wait_for("started");
+        terminal.hang_up();
+        let survived = env.project().join("survived");
+        assert!(eventually(DEADLINE, || survived.exists()), "{launcher:?}");
+        assert_eq!(terminal.wait(GONE), Some(0), "{launcher:?}");
+        fs::remove_file(survived).expect("removed");
+    }
+}
+
+#[test]
 fn a_background_process_does_not_outlive_the_command() {
     let env = TestEnv::new();
     let marker = unique("daemon");

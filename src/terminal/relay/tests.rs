@@ -340,6 +340,23 @@ fn late_answers_do_not_reach_the_users_shell() {
 }
 
 #[test]
+fn what_was_typed_ahead_stays_unless_an_answer_may_be_among_it() {
+    for (written, left) in [(&b"text"[..], 4), (b"text\x1b[c", 0)] {
+        let user = User::new();
+        // Shared, so that all but the first line is left unread.
+        let (relay, jail) = user.launch_with(Sharing::Shared, never_stop);
+        say(&jail, written);
+        user.type_keys(b"one\n");
+        std::thread::sleep(SECOND / 10);
+        user.type_keys(b"two\n");
+        std::thread::sleep(SECOND / 10);
+        drop(jail);
+        relay.finish();
+        assert_eq!(io::ioctl_fionread(&user.tty), Ok(left), "{written:?}");
+    }
+}
+
+#[test]
 fn a_terminal_that_goes_away_is_reported() {
     let user = User::new();
     let (relay, jail) = user.launch(never_stop);
