@@ -304,6 +304,7 @@ impl Case {
             ],
             landlock,
             umask: 0o027,
+            ignored: Vec::new(),
         }
     }
 }

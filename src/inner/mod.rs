@@ -75,7 +75,7 @@ fn prepare_and_exec(door: &mut Door, order: File) -> Result<std::convert::Infall
     limits::apply(&spec.rlimits, spec.umask)?;
     fence::raise(&spec.landlock)?;
     limits::check_confinement()?;
-    exec::exec(&spec.program, &spec.argv)
+    exec::exec(&spec.program, &spec.argv, &spec.ignored)
 }
 
 /// Reads the order and closes it.

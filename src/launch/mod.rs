@@ -2,6 +2,7 @@
 
 pub mod keeper;
 pub mod protocol;
+mod signals;
 pub mod start;
 pub mod store;
 pub mod supervisor;

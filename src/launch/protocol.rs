@@ -41,6 +41,9 @@ pub struct Order {
     pub standard: [usize; 3],
     /// The descriptor that becomes the controlling terminal.
     pub terminal: Option<usize>,
+    /// The user's terminal and the note about it, as positions: how it is put back when the supervisor is killed.
+    #[serde(default)]
+    pub rescue: Option<[usize; 2]>,
     /// The warden's end of the door, as a position.
     pub door: usize,
     /// The checked sources, as positions, in the order that `DoorOp::Verify` counts them.

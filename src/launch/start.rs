@@ -21,7 +21,7 @@ use super::protocol::{FIRST_DESCRIPTOR, Listen, Order, Reply, Request, bytes_to_
 use super::store;
 
 /// How long the whole set-up may take; the warden's own deadline is shorter.
-const HELD: Duration = Duration::from_secs(40);
+pub(super) const HELD: Duration = Duration::from_secs(40);
 
 /// What stands when the jail is held.
 pub struct Held {
@@ -47,7 +47,12 @@ pub fn order(
 
 /// Waits until the jail that was ordered is held.
 pub fn held(keeper: &Keeper) -> Result<Held> {
-    match keeper.reply(HELD)? {
+    held_by(keeper.reply(HELD)?)
+}
+
+/// What the warden's reply to the order says.
+pub(super) fn held_by(reply: (Reply, Vec<OwnedFd>)) -> Result<Held> {
+    match reply {
         (Reply::Held { pid, notes }, listeners) => Ok(Held { pid, listeners, notes }),
         (Reply::Failed { what, why }, _) => {
             let error = Error::new(Kind::Setup, what).because(why);
@@ -88,7 +93,7 @@ fn send(keeper: &Keeper, plan: &Plan, streams: &Streams, terminal: Option<&Termi
     let mut standard = [0; 3];
     for (position, stream) in [streams.stdin, streams.stdout, streams.stderr].into_iter().enumerate() {
         let descriptor = match (stream, terminal) {
-            (Stream::Terminal, Some(terminal)) => terminal.slave().try_clone_to_owned(),
+            (Stream::Terminal, Some(terminal)) => terminal.slave_for(position).try_clone_to_owned(),
             _ => match position {
                 0 => std::io::stdin().as_fd().try_clone_to_owned(),
                 1 => std::io::stdout().as_fd().try_clone_to_owned(),
@@ -101,6 +106,11 @@ fn send(keeper: &Keeper, plan: &Plan, streams: &Streams, terminal: Option<&Termi
         Some(terminal) => Some(descriptors.add(terminal.slave().try_clone_to_owned().map_err(failed)?)),
         None => None,
     };
+    let mut rescue = None;
+    if let Some(terminal) = terminal {
+        let [user, note] = terminal.rescue().map(|fd| fd.try_clone_to_owned().map_err(failed));
+        rescue = Some([descriptors.add(user?), descriptors.add(note?)]);
+    }
     let (outside, inside) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|error| failed(error.into()))?;
@@ -146,6 +156,7 @@ fn send(keeper: &Keeper, plan: &Plan, streams: &Streams, terminal: Option<&Termi
             .collect(),
         standard,
         terminal: controlling,
+        rescue,
         door,
         sources,
         mounts: plan.door.clone(),

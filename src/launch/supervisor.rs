@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::egress::{Doors, LateBind, Observer, serve};
@@ -23,7 +22,8 @@ use crate::terminal::{Drops, Relay, Terminal};
 
 use super::keeper::Keeper;
 use super::protocol::{LISTENERS, Reply, Request};
-use super::start::Held;
+use super::signals::{Meaning, Signals};
+use super::start::{HELD, Held, held_by};
 
 /// After the terminal is gone the command has this long to end by itself.
 const HANG_UP_GRACE: Duration = Duration::from_secs(3);
@@ -37,6 +37,14 @@ pub enum End {
     TimedOut,
 }
 
+/// What became of the jail that was ordered.
+pub enum SetUp {
+    /// It stands and is held.
+    Held(Held),
+    /// The launcher got this signal, which ends it.
+    Ended(i32),
+}
+
 /// What the loop needs, made while the jail is built.
 pub struct Supervisor {
     runtime: Runtime,
@@ -45,13 +53,40 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// From here on a signal is handed on and does not end us, in whatever mode the terminal is.
-    pub fn new() -> Result<Self> {
+    /// A signal of `ignored` stays ignored.
+    pub fn new(ignored: &[i32]) -> Result<Self> {
         raise_open_files();
         let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(failed)?;
         let context = runtime.enter();
-        let signals = Signals::new().map_err(failed)?;
+        let signals = Signals::new(ignored).map_err(failed)?;
         drop(context);
         Ok(Self { runtime, signals })
+    }
+
+    /// Waits until the jail that was ordered is held, or until a signal ends the launch.
+    pub fn held(&mut self, keeper: &Keeper) -> Result<SetUp> {
+        let signals = &mut self.signals;
+        self.runtime.block_on(async {
+            let warden = watch(keeper.socket())?;
+            let deadline = tokio::time::Instant::now() + HELD;
+            loop {
+                tokio::select! {
+                    biased;
+                    what = signals.next() => match what {
+                        Meaning::HandOn(number) | Meaning::End(number) => return Ok(SetUp::Ended(number)),
+                        Meaning::Suspend => stop(),
+                        Meaning::Resized | Meaning::Continued => {}
+                    },
+                    ready = warden.readable() => {
+                        drop(ready.map_err(failed)?);
+                        return held_by(keeper.next()?).map(SetUp::Held);
+                    }
+                    () = tokio::time::sleep_until(deadline) => {
+                        return Err(Error::new(Kind::Setup, "the jail was not ready in time"));
+                    }
+                }
+            }
+        })
     }
 
     /// Opens the door and attends until the command has ended. Returns how, and what the terminal filter dropped.
@@ -91,7 +126,9 @@ async fn supervise(
         _ => None,
     };
     let warden = watch(keeper.socket())?;
-    let hung_up = relay.map(|relay| watch(relay.hung_up())).transpose()?;
+    // Whoever ignores the hang-up outlives the terminal.
+    let attached = relay.filter(|_| !plan.inner.ignored.contains(&libc::SIGHUP));
+    let hung_up = attached.map(|relay| watch(relay.hung_up())).transpose()?;
     let mut binding: VecDeque<oneshot::Sender<io::Result<std::net::TcpListener>>> = VecDeque::new();
     let mut deadline = plan.time.map(|time| tokio::time::Instant::now() + time);
     let mut terminal_gone = false;
@@ -122,14 +159,22 @@ async fn supervise(
                         }
                     }
                     Reply::Held { .. } => {}
-                    Reply::Ended(status) => break End::Status(status),
+                    Reply::Ended(status) => break ending.unwrap_or(End::Status(status)),
                 }
             }
             Some((address, sender)) = wanted.recv() => {
                 binding.push_back(sender);
                 tell(keeper, &Request::Bind(address));
             }
-            what = signals.next() => act(what, keeper, relay),
+            what = signals.next() => match what {
+                // It would have ended a launcher that does not handle it, and left the terminal as it was.
+                Meaning::End(number) => {
+                    deadline = None;
+                    ending = Some(End::Status(128 + number));
+                    tell(keeper, &Request::Kill);
+                }
+                what => act(what, keeper, relay),
+            },
             () = readable(hung_up.as_ref()), if !terminal_gone => {
                 terminal_gone = true;
                 tell(keeper, &Request::Signal(libc::SIGHUP));
@@ -163,57 +208,24 @@ fn tell(keeper: &Keeper, request: &Request) {
 }
 
 /// What a signal to the launcher means for the jail.
-fn act(what: SignalKind, keeper: &Keeper, relay: Option<&Relay>) {
+fn act(what: Meaning, keeper: &Keeper, relay: Option<&Relay>) {
     match (what, relay) {
-        (what, Some(relay)) if what == SignalKind::window_change() => relay.resized(),
-        (what, None) if what == SignalKind::window_change() => {}
-        (what, Some(relay)) if what.as_raw_value() == libc::SIGTSTP => relay.suspend_request(),
-        (what, None) if what.as_raw_value() == libc::SIGTSTP => {
+        (Meaning::Resized, Some(relay)) => relay.resized(),
+        (Meaning::Resized, None) => {}
+        (Meaning::Suspend, Some(relay)) => relay.suspend_request(),
+        (Meaning::Suspend, None) => {
             tell(keeper, &Request::Signal(libc::SIGTSTP));
-            // The shell that waits for us must see a stopped job; its SIGCONT comes back through here.
-            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+            stop();
         }
-        (what, relay) if what.as_raw_value() == libc::SIGCONT => match relay {
-            Some(relay) => relay.continued(),
-            None => tell(keeper, &Request::Signal(libc::SIGCONT)),
-        },
-        (what, _) => tell(keeper, &Request::Signal(what.as_raw_value())),
+        (Meaning::Continued, Some(relay)) => relay.continued(),
+        (Meaning::Continued, None) => tell(keeper, &Request::Signal(libc::SIGCONT)),
+        (Meaning::HandOn(number) | Meaning::End(number), _) => tell(keeper, &Request::Signal(number)),
     }
 }
 
-/// The signals that the launcher hands on.
-struct Signals {
-    streams: Vec<(SignalKind, Signal)>,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        let kinds = [
-            SignalKind::terminate(),
-            SignalKind::hangup(),
-            SignalKind::interrupt(),
-            SignalKind::quit(),
-            SignalKind::user_defined1(),
-            SignalKind::user_defined2(),
-            SignalKind::window_change(),
-            SignalKind::from_raw(libc::SIGTSTP),
-            SignalKind::from_raw(libc::SIGCONT),
-        ];
-        let streams = kinds.into_iter().map(|kind| Ok((kind, signal(kind)?))).collect::<io::Result<_>>()?;
-        Ok(Self { streams })
-    }
-
-    async fn next(&mut self) -> SignalKind {
-        std::future::poll_fn(|context| {
-            for (kind, stream) in &mut self.streams {
-                if stream.poll_recv(context).is_ready() {
-                    return std::task::Poll::Ready(*kind);
-                }
-            }
-            std::task::Poll::Pending
-        })
-        .await
-    }
+/// The shell that waits for us must see a stopped job; its SIGCONT comes as a signal to us.
+fn stop() {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }
 
 /// Asks the warden for a listener in the jail's network namespace.

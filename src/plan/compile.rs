@@ -33,6 +33,8 @@ pub struct Context {
     pub terminal: InnerTerminal,
     /// The umask of the launcher.
     pub umask: u32,
+    /// The signals that the launcher found ignored.
+    pub ignored: Vec<i32>,
 }
 
 /// Compiles the plan.
@@ -165,6 +167,7 @@ fn inner(policy: &Policy, context: &Context) -> InnerSpec {
             None => InnerLandlock::Unavailable,
         },
         umask: context.umask,
+        ignored: context.ignored.clone(),
     }
 }
 

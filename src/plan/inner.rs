@@ -25,6 +25,9 @@ pub struct InnerSpec {
     pub landlock: InnerLandlock,
     /// The umask of the command.
     pub umask: u32,
+    /// Signals that the launcher found ignored, as `nohup` leaves them: the command ignores them too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<i32>,
 }
 
 /// Whether the stage takes the foreground of a controlling terminal.

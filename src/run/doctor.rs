@@ -19,7 +19,7 @@ use crate::launch::protocol::{LISTENERS, Reply, Request as Ask};
 use crate::launch::start::{held, order};
 use crate::report;
 use crate::sanitize::escape;
-use crate::sys::process::own_umask;
+use crate::sys::process::{own_signals, own_umask};
 use crate::terminal::{Stream, Streams};
 
 use super::prepare::{Request, prepare};
@@ -95,10 +95,11 @@ fn trial() -> Result<()> {
         network: Some(crate::config::settings::NetworkMode::Filtered),
         ..RunOptions::default()
     };
+    let (umask, ignored) = (own_umask(), own_signals());
     let keeper = Keeper::start()?;
     let prepared = prepare(
         &Host::read()?,
-        &Request { options: &options, command: &[OsString::from("true")], umask: own_umask() },
+        &Request { options: &options, command: &[OsString::from("true")], umask, ignored },
     )?;
     let streams = Streams { stdin: Stream::Other, stdout: Stream::Other, stderr: Stream::Other };
     order(&keeper, &prepared.plan, &prepared.data, &streams, None)?;

@@ -10,7 +10,7 @@ use crate::plan::show;
 use crate::policy::explain::{Answer, explain as answer, is_path};
 use crate::report;
 use crate::sanitize::escape;
-use crate::sys::process::own_umask;
+use crate::sys::process::{own_signals, own_umask};
 
 use super::prepare::{Prepared, Request, prepare};
 
@@ -21,8 +21,9 @@ const ANY_COMMAND: &str = "sh";
 pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
     let any = [OsString::from(ANY_COMMAND)];
     let command = if arguments.command.is_empty() { &any[..] } else { &arguments.command };
-    let prepared =
-        prepare(&Host::read()?, &Request { options: &arguments.options, command, umask: own_umask() })?;
+    let request =
+        Request { options: &arguments.options, command, umask: own_umask(), ignored: own_signals() };
+    let prepared = prepare(&Host::read()?, &request)?;
     if arguments.targets.is_empty() {
         let Prepared { policy, plan, .. } = &prepared;
         return match arguments.json {

@@ -17,14 +17,14 @@ use crate::host::Host;
 use crate::launch::keeper::Keeper;
 use crate::plan::show;
 use crate::report::{self, Reporter, Verbosity};
-use crate::sys::process::own_umask;
+use crate::sys::process::{own_signals, own_umask};
 
 use self::prepare::{Prepared, Request, prepare};
 
 /// Runs the command in a jail, or shows with `--dry-run` what that would mean. Returns the exit status.
 pub fn run(arguments: &RunArgs) -> Result<u8> {
     refuse_nesting()?;
-    let umask = own_umask();
+    let (umask, ignored) = (own_umask(), own_signals());
     // Started before anything is read, so that it is ready when the plan is.
     let keeper = if arguments.dry_run { None } else { Some(Keeper::start()?) };
     let host = Host::read()?;
@@ -33,7 +33,7 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
         Some(_) => sweep_abandoned(&Places::new(&host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail"))),
         None => Vec::new(),
     };
-    let request = Request { options: &arguments.options, command: &arguments.command, umask };
+    let request = Request { options: &arguments.options, command: &arguments.command, umask, ignored };
     let prepared = Prepared { swept, ..prepare(&host, &request).map_err(doctor::machine)? };
     match keeper {
         Some(keeper) => session::run(keeper, &prepared, &Reporter::new(arguments.loudness.verbosity())),

@@ -29,6 +29,8 @@ pub(super) struct Request<'a> {
     pub(super) command: &'a [OsString],
     /// The umask of the launcher, which the command gets.
     pub(super) umask: u32,
+    /// The signals that the launcher found ignored, and the command ignores.
+    pub(super) ignored: Vec<i32>,
 }
 
 /// A policy and its plan, and where our own things are.
@@ -93,6 +95,7 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>) -> Result<Prepared> {
         seccomp: seccomp::program(arch, policy.debuggers)?,
         terminal: if any_terminal { InnerTerminal::Foreground } else { InnerTerminal::None },
         umask: request.umask,
+        ignored: request.ignored.clone(),
     };
     let plan = compile(&policy, &context)?;
     Ok(Prepared {

@@ -12,8 +12,8 @@ use crate::egress::{Door, NetEvent, Observer, Verdict};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Places};
 use crate::launch::keeper::Keeper;
-use crate::launch::start::{held, order};
-use crate::launch::supervisor::{End, Supervisor};
+use crate::launch::start::order;
+use crate::launch::supervisor::{End, SetUp, Supervisor};
 use crate::plan::operation::Access;
 use crate::plan::show;
 use crate::policy::{NetworkRule, Policy};
@@ -45,9 +45,13 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     for line in &prepared.swept {
         record.add(&note(event::NoteKind::Guard, line));
     }
-    let supervisor = Supervisor::new()?;
-    let held = match held(&keeper) {
-        Ok(held) => held,
+    let mut supervisor = Supervisor::new(&plan.inner.ignored)?;
+    let held = match supervisor.held(&keeper) {
+        Ok(SetUp::Held(held)) => held,
+        Ok(SetUp::Ended(number)) => {
+            record.end(event::Exit::Signal(number), started);
+            return Ok(u8::try_from(128 + number).unwrap_or(u8::MAX));
+        }
         Err(error) => {
             record.end(event::Exit::Failed, started);
             return Err(cause(error));

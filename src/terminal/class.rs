@@ -191,6 +191,12 @@ impl Drops {
         Class::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
     }
 
+    pub(super) fn add_all(&mut self, others: &Self) {
+        for (count, other) in self.0.iter_mut().zip(others.0) {
+            *count += other;
+        }
+    }
+
     pub(super) fn add(&mut self, class: Class) {
         self.0[class as usize] += 1;
     }

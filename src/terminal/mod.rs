@@ -9,6 +9,9 @@ pub mod modes;
 pub mod pty;
 #[expect(clippy::disallowed_methods, reason = "moves bytes between terminals")]
 pub mod relay;
+#[expect(clippy::disallowed_methods, reason = "waits for a terminal")]
+pub mod rescue;
+mod settings;
 pub mod streams;
 pub mod table;
 

@@ -1,11 +1,16 @@
 //! However the jail ends, nothing of it stays; and it never runs unguarded, whenever it is killed.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::common::{DEADLINE, Output, Running, Terminal, TestEnv, eventually, output_of};
+use rustix::process::Signal;
+
+use super::common::{
+    DEADLINE, Feature, Output, Running, Terminal, TestEnv, eventually, missing, output_of, start,
+};
 use super::unique;
 
 /// After this time nothing of a killed jail may be left. Generous for loaded machines; usually it takes
@@ -112,7 +117,7 @@ fn waiting_jail(env: &TestEnv) -> (Running, String) {
 }
 
 #[track_caller]
-fn kill(pids: impl IntoIterator<Item = i32>, signal: rustix::process::Signal) -> usize {
+fn kill(pids: impl IntoIterator<Item = i32>, signal: Signal) -> usize {
     let mut count = 0;
     for pid in pids {
         let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
@@ -126,7 +131,7 @@ fn a_killed_command_ends_the_jail() {
     let env = TestEnv::new();
     let (jail, marker) = waiting_jail(&env);
     let shells = processes_with(&marker).into_iter().filter(|(_, name)| name == "sh").map(|(pid, _)| pid);
-    assert!(kill(shells, rustix::process::Signal::KILL) > 0, "the shell was found");
+    assert!(kill(shells, Signal::KILL) > 0, "the shell was found");
     let Output { status, timed_out, .. } = jail.finish(GONE);
     assert!(!timed_out, "the launcher ends too");
     use std::os::unix::process::ExitStatusExt;
@@ -140,7 +145,7 @@ fn a_killed_bwrap_ends_the_jail() {
     let (jail, marker) = waiting_jail(&env);
     let children = descendants(jail.pid() as i32);
     let bwrap = children.iter().filter(|(_, name)| name == "bwrap").map(|(pid, _)| *pid);
-    assert!(kill(bwrap, rustix::process::Signal::KILL) > 0, "bwrap was found among {children:?}");
+    assert!(kill(bwrap, Signal::KILL) > 0, "bwrap was found among {children:?}");
     let output = jail.finish(GONE);
     assert!(!output.timed_out && !output.status.success(), "the launcher ends too: {output:#?}");
     nothing_is_left(&marker, Duration::ZERO);
@@ -155,7 +160,7 @@ fn every_child_of_ours_may_be_killed() {
     for index in 0..count {
         let (jail, marker) = waiting_jail(&env);
         if let Some((pid, _)) = descendants(jail.pid() as i32).get(index) {
-            kill([*pid], rustix::process::Signal::KILL);
+            kill([*pid], Signal::KILL);
         }
         drop(jail);
         nothing_is_left(&marker, Duration::ZERO);
@@ -164,8 +169,21 @@ fn every_child_of_ours_may_be_killed() {
 
 #[test]
 fn signals_to_the_launcher_end_the_jail() {
-    use rustix::process::Signal;
-    for (signal, number) in [(Signal::TERM, 15), (Signal::INT, 2), (Signal::HUP, 1), (Signal::QUIT, 3)] {
+    let signals = [
+        (Signal::TERM, 15),
+        (Signal::INT, 2),
+        (Signal::HUP, 1),
+        (Signal::QUIT, 3),
+        (Signal::USR1, 10),
+        (Signal::ALARM, 14),
+        (Signal::STKFLT, 16),
+        (Signal::XCPU, 24),
+        (Signal::VTALARM, 26),
+        (Signal::PROF, 27),
+        (Signal::IO, 29),
+        (Signal::POWER, 30),
+    ];
+    for (signal, number) in signals {
         let env = TestEnv::new();
         let (jail, marker) = waiting_jail(&env);
         kill([jail.pid() as i32], signal);
@@ -173,6 +191,56 @@ fn signals_to_the_launcher_end_the_jail() {
         assert!(!output.timed_out, "{signal:?} ends the launcher");
         assert_eq!(output.code(), 128 + number, "{signal:?}: {output:#?}");
         nothing_is_left(&marker, Duration::ZERO);
+    }
+}
+
+#[test]
+fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
+    let jail = env!("CARGO_BIN_EXE_ai-jail");
+    let env = TestEnv::new();
+    for (name, signal) in [("HUP", Signal::HUP), ("INT", Signal::INT), ("TERM", Signal::TERM)] {
+        let script = "touch $0; kill -$1 $$; sleep 0.5; echo survived";
+        for launcher in [String::new(), format!("{jail} -q --")] {
+            let marker = unique("ignored");
+            let line = format!("trap '' {name}; exec {launcher} sh -c '{script}' {marker} {name}");
+            let running = start(env.command("sh").args(["-c", &line]));
+            assert!(eventually(DEADLINE, || env.project().join(&marker).exists()), "{launcher}: it starts");
+            kill([running.pid() as i32], signal);
+            let output = running.finish(DEADLINE);
+            assert_eq!(
+                (output.code(), output.stdout.as_str()),
+                (0, "survived\n"),
+                "{launcher} {name}: {output:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_signal_ends_a_launch_that_has_not_come_to_the_command() {
+    if !rustix::process::getuid().is_root() {
+        missing(Feature::Root, "a slow bwrap", "only root can make one that is trusted");
+        return;
+    }
+    // Below /tmp it would not be trusted.
+    let directory = tempfile::tempdir_in("/root").expect("a directory of root's");
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+    let bwrap = directory.path().join("bwrap");
+    fs::write(&bwrap, "#!/bin/sh\nexec /bin/sleep 60\n").expect("a slow bwrap");
+    fs::set_permissions(&bwrap, fs::Permissions::from_mode(0o755)).expect("chmod");
+    for (signal, number) in [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 1), (Signal::ALARM, 14)] {
+        let env = TestEnv::new().path(directory.path().to_str().expect("UTF-8"));
+        let running = env.jail_running(["-q", "--", "/bin/true"]);
+        let launcher = running.pid() as i32;
+        let waits = || descendants(launcher).iter().any(|(_, name)| name == "sleep");
+        assert!(eventually(DEADLINE, waits), "bwrap was started");
+        // The handlers are there once the launcher waits for the warden.
+        std::thread::sleep(Duration::from_millis(100));
+        let begun = Instant::now();
+        kill([launcher], signal);
+        let output = running.finish(GONE);
+        assert!(begun.elapsed() < Duration::from_secs(3), "{signal:?}: {:?}", begun.elapsed());
+        assert_eq!(output.code(), 128 + number, "{signal:?}: {output:#?}");
     }
 }
 
@@ -187,6 +255,24 @@ fn a_closed_terminal_ends_the_jail() {
     terminal.hang_up();
     assert!(terminal.wait(GONE).is_some(), "the launcher ends");
     nothing_is_left(&marker, Duration::ZERO);
+}
+
+#[test]
+fn a_closed_terminal_ends_no_jail_that_ignores_the_hang_up() {
+    let env = TestEnv::new();
+    let jail = env!("CARGO_BIN_EXE_ai-jail");
+    // Longer than a jail is left after its terminal is gone.
+    let inner = "echo started; sleep 5; touch survived";
+    for launcher in [String::new(), format!("{jail} -q -- ")] {
+        let script = format!("trap '' HUP; exec {launcher}sh -c '{inner}'");
+        let mut terminal = Terminal::outside(&env, ["sh", "-c", &script]);
+        terminal.wait_for("started");
+        terminal.hang_up();
+        let survived = env.project().join("survived");
+        assert!(eventually(DEADLINE, || survived.exists()), "{launcher:?}");
+        assert_eq!(terminal.wait(GONE), Some(0), "{launcher:?}");
+        fs::remove_file(survived).expect("removed");
+    }
 }
 
 #[test]
@@ -227,6 +313,10 @@ fn hostile_circumstances_make_no_difference() {
         ("closed standard input", format!("exec {jail} -q -- sh -c 'cat; echo x' <&-")),
         ("closed standard error", format!("exec {jail} -q -- sh -c 'echo x' 2>&-")),
         ("few descriptors", format!("ulimit -S -n 64; exec {jail} -q -- sh -c 'echo x'")),
+        ("the end of children ignored", format!("exec env --ignore-signal=CHLD {jail} -q -- sh -c 'echo x'")),
+        ("every signal ignored", format!("exec env --ignore-signal {jail} -q -- sh -c 'echo x'")),
+        ("every signal blocked", format!("exec env --block-signal {jail} -q -- sh -c 'echo x'")),
+        ("a limit of file sizes", format!("ulimit -f 64; exec {jail} -q -- sh -c 'echo x'")),
         ("ignored signals", format!("trap '' PIPE CHLD TERM; exec {jail} -q -- sh -c 'echo x'")),
     ];
     let mut different = Vec::new();
@@ -246,15 +336,22 @@ fn descendants(pid: i32) -> Vec<(i32, String)> {
     let mut found = Vec::new();
     let mut waiting = vec![pid];
     while let Some(parent) = waiting.pop() {
-        for entry in fs::read_dir("/proc").expect("/proc").flatten() {
-            let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-            let Some((head, tail)) = stat.rsplit_once(')') else { continue };
-            let Some((id, name)) = head.split_once(" (") else { continue };
-            if tail.split_whitespace().nth(1) == Some(&parent.to_string()) {
-                let id = id.parse().expect("a pid");
-                found.push((id, name.to_owned()));
-                waiting.push(id);
-            }
+        let next = children(parent);
+        waiting.extend(next.iter().map(|(id, _)| *id));
+        found.extend(next);
+    }
+    found
+}
+
+/// The children of `pid`: id and name.
+pub(super) fn children(pid: i32) -> Vec<(i32, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        let Some((head, tail)) = stat.rsplit_once(')') else { continue };
+        let Some((id, name)) = head.split_once(" (") else { continue };
+        if tail.split_whitespace().nth(1) == Some(&pid.to_string()) {
+            found.push((id.parse().expect("a pid"), name.to_owned()));
         }
     }
     found

@@ -16,6 +16,7 @@ mod missing_protection;
 mod mounts;
 mod network;
 mod regression;
+mod shell;
 mod syscalls;
 mod terminal;
 

@@ -20,6 +20,7 @@ use crate::launch::protocol::{FIRST_DESCRIPTOR, Listen, Order};
 use crate::sys::namespace;
 
 use super::reaper::Reaper;
+use super::rescue::Rescue;
 use super::{Failure, cgroup, mounts, network};
 
 /// How long bubblewrap and the in-jail stage may take to reach the door.
@@ -39,6 +40,7 @@ pub(super) fn start(
     order: &Order,
     descriptors: Vec<OwnedFd>,
     reaper: &mut Reaper,
+    rescue: &mut Option<Rescue>,
 ) -> Result<Option<Held>, Failure> {
     let few = raise_open_files(descriptors.len())?;
     let numbered = number(descriptors)?;
@@ -51,6 +53,9 @@ pub(super) fn start(
     if let Some(position) = order.terminal {
         ioctl_tiocsctty(at(position)?)
             .map_err(|error| Failure::new("cannot take the jail's terminal", error))?;
+    }
+    if let Some([terminal, note]) = order.rescue {
+        *rescue = Some(Rescue::new(at(terminal)?.try_clone()?, at(note)?.try_clone()?));
     }
     let door = at(order.door)?.try_clone()?;
     let identities = order
@@ -66,9 +71,10 @@ pub(super) fn start(
         command.env(std::ffi::OsString::from_vec(name.clone()), std::ffi::OsString::from_vec(value.clone()));
     }
     for (position, descriptor) in numbered.iter().enumerate() {
-        // The warden's own end of the door and the descriptors that became standard streams stay out.
+        // The warden's own end of the door, what is for a rescue and the descriptors that became standard streams stay out.
         let ours = position == order.door
             || order.terminal == Some(position)
+            || order.rescue.is_some_and(|rescue| rescue.contains(&position))
             || order.standard[..2].contains(&position);
         fcntl_setfd(descriptor, if ours { FdFlags::CLOEXEC } else { FdFlags::empty() })?;
     }

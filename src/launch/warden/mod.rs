@@ -10,6 +10,7 @@ mod hold;
 mod mounts;
 mod network;
 mod reaper;
+mod rescue;
 
 use std::ffi::OsString;
 use std::io;
@@ -25,6 +26,7 @@ use crate::plan::inner::StageReport;
 
 use self::hold::Held;
 use self::reaper::Reaper;
+use self::rescue::Rescue;
 
 /// Runs the warden; `arguments` is the number of the inherited socket.
 pub fn main(arguments: &[OsString]) -> ExitCode {
@@ -41,15 +43,22 @@ fn run(socket: OwnedFd) -> ExitCode {
     if SigSet::all().thread_block().is_err() {
         return ExitCode::from(125);
     }
+    // What the user's shell ignores must not confuse bubblewrap: with SIGCHLD ignored it would wait for ever.
+    crate::sys::process::reset_signal_dispositions(&[]);
     crate::sys::process::own_umask();
-    match serve(socket.as_fd()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            // When nobody reads this any more, the jail has been ended all the same.
-            let _ = send(socket.as_fd(), &failure.reply(), &[]);
-            ExitCode::from(125)
-        }
+    let mut rescue = None;
+    let (last, code) = match serve(socket.as_fd(), &mut rescue) {
+        Ok(last) => (last, ExitCode::SUCCESS),
+        Err(failure) => (Some(failure.reply()), ExitCode::from(125)),
+    };
+    if let Some(last) = last {
+        // When nobody reads this any more, the jail has been ended all the same.
+        let _ = send(socket.as_fd(), &last, &[]);
     }
+    if let Some(rescue) = rescue {
+        rescue.after(socket.as_fd());
+    }
+    code
 }
 
 /// Why a jail could not be built.
@@ -81,22 +90,25 @@ impl From<rustix::io::Errno> for Failure {
     }
 }
 
-fn serve(socket: BorrowedFd<'_>) -> Result<(), Failure> {
+/// Builds the jail and keeps it to its end; nothing of it is left then. Returns the last word to the supervisor, and in
+/// `rescue` what the user's terminal is put back by, if there is one.
+fn serve(socket: BorrowedFd<'_>, rescue: &mut Option<Rescue>) -> Result<Option<Reply>, Failure> {
     set_child_subreaper(Some(getpid()))?;
     let Some((Request::Start, mut descriptors)) = receive::<Request>(socket)? else {
-        return Ok(());
+        return Ok(None);
     };
     if descriptors.is_empty() {
         return Err(Failure::new("the jail could not be set up", "the order is missing"));
     }
     let order: Order = from_memfd(descriptors.remove(0))?;
     let mut reaper = Reaper::new()?;
-    let outcome = keep(socket, &order, descriptors, &mut reaper);
-    reaper.end_everything();
-    match outcome? {
-        Some(status) => Ok(send(socket, &Reply::Ended(status), &[])?),
-        None => Ok(()),
+    let outcome = keep(socket, &order, descriptors, &mut reaper, rescue);
+    // First, since the user's shell is about to prompt; the jail cannot write to this terminal.
+    if let Some(rescue) = &rescue {
+        rescue.now_if_alone(socket);
     }
+    reaper.end_everything();
+    Ok(outcome?.map(Reply::Ended))
 }
 
 /// Builds the jail, opens the door, and waits: for bubblewrap's exit status, or `None` when the jail is to be ended.
@@ -105,8 +117,9 @@ fn keep(
     order: &Order,
     descriptors: Vec<OwnedFd>,
     reaper: &mut Reaper,
+    rescue: &mut Option<Rescue>,
 ) -> Result<Option<i32>, Failure> {
-    let Some(held) = hold::start(socket, order, descriptors, reaper)? else {
+    let Some(held) = hold::start(socket, order, descriptors, reaper, rescue)? else {
         return Ok(None);
     };
     let listeners: Vec<_> = held.listeners.iter().map(AsFd::as_fd).collect();
@@ -144,7 +157,8 @@ fn attend(socket: BorrowedFd<'_>, mut held: Held, reaper: &mut Reaper) -> Result
         }
         if ready[0] {
             match receive::<Request>(socket)? {
-                None | Some((Request::Kill | Request::Start, _)) => return Ok(None),
+                None | Some((Request::Start, _)) => return Ok(None),
+                Some((Request::Kill, _)) => return Ok(Some(128 + Signal::KILL.as_raw())),
                 Some((Request::Go, _)) => hold::open(door.as_ref())?,
                 Some((Request::Signal(number), _)) => signal(held.pid, number),
                 Some((Request::Bind(address), _)) => match network::listener(address) {

@@ -1,7 +1,7 @@
 //! Complete control and escape sequences: which pass, and what they change.
 
 use super::params::{Sequence, write_number};
-use super::tracker::Tracker;
+use super::tracker::{Reach, Tracker};
 use crate::terminal::class::Class;
 use crate::terminal::table::{
     Args, CsiRow, Effect, EscEffect, WINDOW, WindowOp, find_csi, find_esc, find_mode,
@@ -20,6 +20,9 @@ impl Tracker {
             return self.dropped(class_of(sequence, last));
         };
         if !fits(row, sequence) {
+            return self.dropped(class_of(sequence, last));
+        }
+        if self.reach == Reach::PictureOnly && !row.effect.is_picture() {
             return self.dropped(class_of(sequence, last));
         }
         match row.effect {
@@ -42,6 +45,9 @@ impl Tracker {
                 _ => Class::Unlisted,
             });
         };
+        if self.reach == Reach::PictureOnly && row.effect != EscEffect::Picture {
+            return self.dropped(Class::Unlisted);
+        }
         match row.effect {
             EscEffect::Picture => {}
             EscEffect::KeypadApplication => self.modes.set_keypad(true),

@@ -1,6 +1,6 @@
 //! Device control strings and application program commands: sixel, XTGETTCAP, inline kitty graphics.
 
-use super::tracker::Tracker;
+use super::tracker::{Reach, Tracker};
 use crate::terminal::class::Class;
 use crate::terminal::table::CAPABILITIES;
 
@@ -18,7 +18,7 @@ impl Tracker {
         if listed.len() < names.split(|byte| *byte == b';').count() {
             self.dropped(Class::Query);
         }
-        if listed.is_empty() {
+        if listed.is_empty() || self.reach == Reach::PictureOnly {
             return;
         }
         out.extend_from_slice(b"\x1bP+q");
@@ -51,7 +51,13 @@ impl Tracker {
             self.dropped(Class::RemoteControl);
             return false;
         }
-        if pairs.split(|byte| *byte == b',').any(|pair| pair == b"a=q") {
+        // A command about an image with a name is answered too, unless it asks for silence.
+        let has = |start: &[u8]| pairs.split(|byte| *byte == b',').any(|pair| pair.starts_with(start));
+        if has(b"a=q") || ((has(b"i=") || has(b"I=")) && !has(b"q=2")) {
+            if self.reach == Reach::PictureOnly {
+                self.dropped(Class::Query);
+                return false;
+            }
             self.queries.asked();
         }
         true

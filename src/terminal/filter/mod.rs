@@ -21,7 +21,7 @@ use self::device::Data;
 use self::osc::{End, Fill};
 use self::params::{Fed, Sequence};
 use self::text::{Decoded, Decoder, plain_run};
-use self::tracker::Tracker;
+use self::tracker::{Reach, Tracker};
 use super::class::{Class, Classes, Drops};
 use super::modes::Modes;
 
@@ -82,6 +82,7 @@ impl Filter {
             string: Vec::new(),
             fill: Fill::Whole,
             tracker: Tracker {
+                reach: Reach::Listed,
                 classes,
                 drops: Drops::default(),
                 modes: Modes::default(),
@@ -89,6 +90,15 @@ impl Filter {
             },
             scratch: Vec::new(),
         }
+    }
+
+    /// A filter of the same classes for what this one let pass, while the terminal is somebody else's: no query passes, and
+    /// nothing that switches a mode.
+    pub fn picture_only(&self) -> Self {
+        let classes = self.tracker.classes;
+        let mut filter = Self::new(if classes.is_filtered() { classes } else { Classes::default() });
+        filter.tracker.reach = Reach::PictureOnly;
+        filter
     }
 
     /// Takes the next bytes of the stream and appends what passes to `out`: at most three bytes for each of

@@ -1,7 +1,7 @@
 //! Operating system commands: each form that passes is taken apart, checked and written anew.
 
 use super::params::{parse_number, write_number};
-use super::tracker::Tracker;
+use super::tracker::{Reach, Tracker};
 use crate::terminal::class::Class;
 use crate::terminal::table::{LINK_SCHEMES, OSC, OSC_CLASSES, OscForm};
 
@@ -61,7 +61,8 @@ impl Tracker {
             }
             _ => row.class,
         };
-        if !self.classes.allows(class) {
+        let picture = !matches!(row.form, OscForm::Palette | OscForm::Dynamic | OscForm::KittyNotification);
+        if !self.classes.allows(class) || (self.reach == Reach::PictureOnly && !picture) {
             return self.dropped(class);
         }
         let body = match row.form {

@@ -7,12 +7,18 @@ pub struct Queries {
     /// Fences (DA1, which every terminal answers, in order) without an answer.
     fences: u32,
     after_fence: u32,
+    asked: u64,
 }
 
 impl Queries {
     /// How many answers may still come.
     pub fn open(&self) -> u32 {
         self.open
+    }
+
+    /// How many were asked in all.
+    pub fn asked_in_all(&self) -> u64 {
+        self.asked
     }
 
     /// An answer came.
@@ -28,11 +34,13 @@ impl Queries {
     }
 
     pub(super) fn asked(&mut self) {
+        self.asked = self.asked.saturating_add(1);
         self.open = self.open.saturating_add(1);
         self.after_fence = self.after_fence.saturating_add(1);
     }
 
     pub(super) fn fence_asked(&mut self) {
+        self.asked = self.asked.saturating_add(1);
         self.open = self.open.saturating_add(1);
         self.fences = self.fences.saturating_add(1);
         self.after_fence = 0;

@@ -6,6 +6,8 @@ mod control;
 mod input;
 mod jobs;
 mod screen;
+mod shared;
+mod side;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -19,16 +21,21 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
+use rustix::fs::fstat;
 use rustix::io::Errno;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{tcgetattr, tcgetpgrp, tcgetwinsize};
 
 use self::control::{Control, Message};
 use self::jobs::Stop;
 use self::screen::Screen;
+use self::shared::Sharing;
+use self::side::{Side, SideRelay};
 use self::worker::Worker;
 use super::class::{Classes, Drops};
 use super::filter::Filter;
 use super::pty::Pty;
+use super::rescue::rescue;
+use super::settings::Settings;
 use super::streams::{Stream, Streams};
 use crate::error::{Error, Kind, Result};
 
@@ -40,7 +47,10 @@ const FINISH: Duration = Duration::from_secs(30);
 pub struct Terminal {
     screen: Screen,
     pty: Pty,
+    sharing: Sharing,
     classes: Classes,
+    /// For streams that are on another terminal, by their number.
+    sides: [Option<Side>; 3],
 }
 
 /// The running relay. Dropping it is as good as [`Relay::finish`].
@@ -50,7 +60,8 @@ pub struct Relay {
     hung_up: Arc<OwnedFd>,
     thread: Option<JoinHandle<Drops>>,
     done: Receiver<()>,
-    rescue: (OwnedFd, Termios),
+    rescue: (OwnedFd, OwnedFd),
+    sides: Vec<SideRelay>,
 }
 
 /// What the relay has to tell at the end.
@@ -71,34 +82,59 @@ impl Terminal {
             (streams.stdout, output.as_fd()),
             (streams.stderr, errors.as_fd()),
         ];
-        let terminals: Vec<_> =
-            all.into_iter().filter(|(stream, _)| *stream == Stream::Terminal).map(|(_, fd)| fd).collect();
-        if terminals.is_empty() {
-            return Ok(None);
+        let main = all.into_iter().find(|(stream, _)| *stream == Stream::Terminal);
+        let Some(main) = main.map(|(_, fd)| identity(fd)) else { return Ok(None) };
+        let is_main =
+            |(stream, fd): &(Stream, BorrowedFd<'_>)| *stream == Stream::Terminal && identity(*fd) == main;
+        let terminals: Vec<_> = all.into_iter().filter(is_main).map(|(_, fd)| fd).collect();
+        let both_ways = is_main(&all[0]) && is_main(&all[1]);
+        let sharing = if both_ways { Sharing::Alone } else { Sharing::Shared };
+        let mut terminal = Self::open_on(&terminals, sharing, classes)?;
+        for (side, stream) in terminal.sides.iter_mut().zip(all) {
+            if stream.0 == Stream::Terminal && !is_main(&stream) {
+                let opened = Side::open(stream.1);
+                *side = Some(opened.map_err(|errno| failed("cannot use the second terminal", errno))?);
+            }
         }
-        Self::open_on(&terminals, classes).map(Some)
+        Ok(Some(terminal))
     }
 
-    fn open_on(terminals: &[BorrowedFd<'_>], classes: Classes) -> Result<Self> {
+    fn open_on(terminals: &[BorrowedFd<'_>], sharing: Sharing, classes: Classes) -> Result<Self> {
         let screen = Screen::open(terminals).map_err(|errno| {
             failed("cannot open your terminal for reading and writing", errno)
                 .hint("run ai-jail in a terminal of your own, or redirect its input, output and errors")
         })?;
         let pty = tcgetattr(&screen)
-            .and_then(|termios| Pty::open(&termios, tcgetwinsize(&screen)?))
+            .and_then(|termios| {
+                let pty = Pty::open(&termios, tcgetwinsize(&screen)?)?;
+                shared::inside(&Settings::from(&termios), sharing).apply(&pty.slave)?;
+                Ok(pty)
+            })
             .map_err(|errno| {
                 failed("cannot open a terminal for the jail", errno)
                     .hint("look at /proc/sys/kernel/pty/nr and max, and that /dev/ptmx exists")
             })?;
-        Ok(Self { screen, pty, classes })
+        Ok(Self { screen, pty, sharing, classes, sides: [None, None, None] })
     }
 
-    /// The jail's end, to be its controlling terminal and every stream that is a terminal.
+    /// The jail's end, to be its controlling terminal and every stream that is on the same terminal as the first that is on any.
     pub fn slave(&self) -> BorrowedFd<'_> {
         self.pty.slave.as_fd()
     }
 
-    /// Makes the user's terminal raw, if we are in its foreground, and starts the thread. Call it once the
+    /// The jail's end for a standard stream that is a terminal, by its number: that of [`Terminal::slave`], or of another
+    /// terminal that only shows.
+    pub fn slave_for(&self, stream: usize) -> BorrowedFd<'_> {
+        self.sides.get(stream).and_then(Option::as_ref).map_or_else(|| self.slave(), Side::slave)
+    }
+
+    /// What [`rescue`] needs to put the user's terminal back when this process is killed: the terminal and the note about
+    /// it. The note says nothing until [`Terminal::start`] takes the terminal.
+    pub fn rescue(&self) -> [BorrowedFd<'_>; 2] {
+        [self.screen.as_fd(), self.screen.note()]
+    }
+
+    /// Makes the user's terminal raw, if we are in its foreground and input and output are both it, and starts the thread. Call it once the
     /// jail has its own copy of the slave, or before. Fails when the user's terminal refuses or no thread can
     /// be had.
     pub fn start(self) -> Result<Relay> {
@@ -114,6 +150,7 @@ impl Terminal {
             (self.screen, self.pty.master, self.pty.slave),
             (Arc::clone(&control), Arc::clone(&hung_up)),
             Filter::new(self.classes),
+            self.sharing,
             stop_launcher,
         );
         worker.take_terminal().map_err(cannot)?;
@@ -129,7 +166,13 @@ impl Terminal {
                 drops
             })
             .map_err(|error| Error::new(Kind::Setup, "cannot start the terminal's thread").because(error))?;
-        Ok(Relay { control, hung_up, thread: Some(thread), done, rescue })
+        let mut relay = Relay { control, hung_up, thread: Some(thread), done, rescue, sides: Vec::new() };
+        for side in self.sides.into_iter().flatten() {
+            relay.sides.push(side.start(self.classes).map_err(|error| {
+                Error::new(Kind::Setup, "cannot start the second terminal's thread").because(error)
+            })?);
+        }
+        Ok(relay)
     }
 }
 
@@ -171,19 +214,31 @@ impl Relay {
         let Some(thread) = self.thread.take() else { return Drops::default() };
         self.control.send(Message::Finish);
         if self.done.recv_timeout(FINISH) == Err(RecvTimeoutError::Timeout) {
-            let (terminal, settings) = &self.rescue;
-            // Nothing is left to try when that fails too.
-            let _: rustix::io::Result<()> = tcsetattr(terminal, OptionalActions::Now, settings);
+            let (terminal, note) = &self.rescue;
+            rescue(terminal.as_fd(), note.as_fd(), Duration::ZERO);
             return Drops::default();
         }
         // A thread that panicked has put the terminal back on its way out, and its counters are lost.
-        thread.join().unwrap_or_default()
+        let mut drops = thread.join().unwrap_or_default();
+        for side in self.sides.drain(..) {
+            drops.add_all(&side.finish(FINISH));
+        }
+        drops
     }
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// Which terminal this is. `/dev/tty` has a number of its own, whatever terminal it stands for, but only our controlling
+/// terminal tells its foreground; that one is 0.
+fn identity(fd: BorrowedFd<'_>) -> u64 {
+    match tcgetpgrp(fd) {
+        Ok(_) => 0,
+        Err(_) => fstat(fd).map_or(0, |stat| stat.st_rdev),
     }
 }
 

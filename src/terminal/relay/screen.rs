@@ -1,4 +1,4 @@
-//! The user's terminal: an open file description of our own, raw while the jail has it, put back as found.
+//! The user's terminal: an open file description of our own, raw or shared while the jail has it, put back as found.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -7,7 +7,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, open};
 use rustix::io::{self, Errno, fcntl_dupfd_cloexec};
 use rustix::process::getpgrp;
-use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetpgrp, tcsetattr};
+use rustix::termios::{QueueSelector, tcflush, tcgetattr, tcgetpgrp};
+
+use crate::terminal::rescue::Note;
+use crate::terminal::settings::{Change, Settings};
 
 /// As much as a terminal that shows itself writable takes without blocking, but for a nearly full one.
 const SMALL_WRITE: usize = 256;
@@ -24,8 +27,9 @@ enum Writes {
 pub(super) struct Screen {
     file: OwnedFd,
     writes: Writes,
-    /// The settings to put back, while ours are in force.
-    found: Option<Termios>,
+    /// What is to be put back, while the terminal is taken.
+    change: Option<Change>,
+    note: Note,
 }
 
 impl Screen {
@@ -40,13 +44,18 @@ impl Screen {
         // Only for our controlling terminal does tcgetpgrp answer, and only that is behind /dev/tty.
         let file = file.or_else(|error| if tcgetpgrp(first).is_ok() { own("/dev/tty") } else { Err(error) });
         if let Ok(file) = file {
-            return Ok(Self { file, writes: Writes::NeverBlock, found: None });
+            return Ok(Self { file, writes: Writes::NeverBlock, change: None, note: Note::new()? });
         }
         let both_ways = |fd: &&BorrowedFd<'_>| {
             fcntl_getfl(*fd).is_ok_and(|flags| flags & OFlags::ACCMODE == OFlags::RDWR)
         };
         let fd = candidates.iter().find(both_ways).ok_or(Errno::ACCESS)?;
-        Ok(Self { file: fcntl_dupfd_cloexec(fd, 3)?, writes: Writes::MayBlock, found: None })
+        Ok(Self {
+            file: fcntl_dupfd_cloexec(fd, 3)?,
+            writes: Writes::MayBlock,
+            change: None,
+            note: Note::new()?,
+        })
     }
 
     /// Whether we may change the terminal and read from it. One that is not our controlling terminal knows no
@@ -62,27 +71,54 @@ impl Screen {
 
     /// Makes the terminal raw. Doing so again only renews the settings.
     pub(super) fn take(&mut self) -> io::Result<()> {
-        let found = match &self.found {
-            Some(found) => found.clone(),
-            None => tcgetattr(&self.file)?,
-        };
-        let mut raw = found.clone();
-        raw.make_raw();
-        tcsetattr(&self.file, OptionalActions::Now, &raw)?;
-        self.found = Some(found);
+        let ours = Settings::raw(&self.file, &self.found()?)?;
+        self.set(ours)
+    }
+
+    /// Takes the terminal as it is.
+    pub(super) fn share(&mut self) -> io::Result<()> {
+        let ours = self.found()?;
+        self.set(ours)
+    }
+
+    /// Gives the terminal these settings until it is given back.
+    pub(super) fn set(&mut self, ours: Settings) -> io::Result<()> {
+        let change = Change { found: self.found()?, ours };
+        // Noted first: a kill in between must find it.
+        self.note.taken(&change);
+        if Settings::of(&self.file)? != ours {
+            ours.apply(&self.file)?;
+        }
+        self.change = Some(change);
         Ok(())
     }
 
-    /// Gives `to` the settings as found, while the terminal is taken.
-    pub(super) fn copy_settings(&self, to: impl AsFd) -> io::Result<()> {
-        self.found.as_ref().map_or(Ok(()), |found| tcsetattr(to, OptionalActions::Now, found))
+    /// The settings before we changed any.
+    pub(super) fn found(&self) -> io::Result<Settings> {
+        self.change.map_or_else(|| Settings::of(&self.file), |change| Ok(change.found))
     }
 
-    /// Puts the settings back as found, if they were changed. A terminal that is gone needs none.
+    /// Whether the terminal is taken and nobody has changed its settings since.
+    pub(super) fn is_as_set(&self) -> bool {
+        self.change.is_some_and(|change| Settings::of(&self.file) == Ok(change.ours))
+    }
+
+    /// Puts back the settings that were changed. A terminal that is gone needs none.
     pub(super) fn give_back(&mut self) {
-        if let Some(found) = self.found.take() {
-            let _: io::Result<()> = tcsetattr(&self.file, OptionalActions::Now, &found);
+        if let Some(change) = self.change.take() {
+            let _: io::Result<()> = change.undo(&self.file);
+            self.note.returned();
         }
+    }
+
+    /// What switches off what is on, and whether a query is open, for a rescue.
+    pub(super) fn note_modes(&self, off: &[u8], query_open: bool) {
+        self.note.modes(off, query_open);
+    }
+
+    /// The note that a rescue goes by.
+    pub(super) fn note(&self) -> BorrowedFd<'_> {
+        self.note.as_fd()
     }
 
     /// Throws away what was typed or answered and not read.
@@ -130,13 +166,9 @@ impl Screen {
         ready(&self.file, PollFlags::IN, Some(deadline))
     }
 
-    /// A second descriptor and the settings as found, for putting them back from another thread.
-    pub(super) fn rescue(&self) -> io::Result<(OwnedFd, Termios)> {
-        let settings = match &self.found {
-            Some(found) => found.clone(),
-            None => tcgetattr(&self.file)?,
-        };
-        Ok((fcntl_dupfd_cloexec(&self.file, 3)?, settings))
+    /// Second descriptors of the terminal and the note, for putting it back from elsewhere.
+    pub(super) fn rescue(&self) -> io::Result<(OwnedFd, OwnedFd)> {
+        Ok((fcntl_dupfd_cloexec(&self.file, 3)?, fcntl_dupfd_cloexec(&self.note, 3)?))
     }
 }
 
@@ -184,7 +216,8 @@ mod tests {
         unlockpt(&master).expect("unlocked");
         let file =
             ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("its other end");
-        let mut screen = Screen { file, writes: Writes::MayBlock, found: None };
+        let mut screen =
+            Screen { file, writes: Writes::MayBlock, change: None, note: Note::new().expect("a note") };
         screen.take().expect("raw");
         assert_eq!(screen.read(&mut [0; 8]), Err(Errno::AGAIN));
         let mut taken = 0;
@@ -202,7 +235,12 @@ mod tests {
     #[test]
     fn what_is_no_terminal_is_refused() {
         let file = std::fs::File::open("/dev/null").expect("/dev/null");
-        let mut screen = Screen { file: file.into(), writes: Writes::NeverBlock, found: None };
+        let mut screen = Screen {
+            file: file.into(),
+            writes: Writes::NeverBlock,
+            change: None,
+            note: Note::new().expect("a note"),
+        };
         assert!(screen.take().is_err() && screen.is_gone());
         assert!(Screen::open(&[]).is_err());
     }

@@ -11,7 +11,7 @@ use rustix::event::PollFlags;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{OptionalActions, Winsize, tcsetattr, tcsetwinsize};
 
 use super::screen::ready;
 use super::*;
@@ -42,7 +42,12 @@ impl User {
     }
 
     fn launch(&self, stop: fn() -> Stop) -> (Relay, OwnedFd) {
-        let terminal = Terminal::open_on(&[self.tty.as_fd()], Classes::default()).expect("a terminal");
+        self.launch_with(Sharing::Alone, stop)
+    }
+
+    fn launch_with(&self, sharing: Sharing, stop: fn() -> Stop) -> (Relay, OwnedFd) {
+        let terminal =
+            Terminal::open_on(&[self.tty.as_fd()], sharing, Classes::default()).expect("a terminal");
         let jail = terminal.slave().try_clone_to_owned().expect("a copy");
         (terminal.start_with(stop).expect("a relay"), jail)
     }
@@ -138,6 +143,82 @@ fn the_jail_has_a_terminal_like_the_users() {
 }
 
 #[test]
+fn a_shared_terminal_keeps_its_mode_until_the_command_changes_it() {
+    let user = User::new();
+    let found = user.settings();
+    let (relay, jail) = user.launch_with(Sharing::Shared, never_stop);
+    assert_eq!(user.settings(), found);
+    say(&jail, b"one\ntwo\n");
+    assert_eq!(user.seen(), b"one\r\ntwo\r\n", "line ends are made once");
+    user.type_keys(b"typed\n");
+    assert_eq!(read_exactly(&jail, 6), b"typed\n");
+    assert_eq!(user.seen(), b"typed\r\n", "the echo is made once");
+    let before = tcgetattr(&jail).expect("settings");
+    make_raw(&jail);
+    let deadline = Instant::now() + SECOND;
+    while user.settings() == found && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    user.type_keys(b"x");
+    assert_eq!(read_exactly(&jail, 1), b"x", "without a line's end");
+    assert_eq!(user.seen(), b"");
+    tcsetattr(&jail, OptionalActions::Now, &before).expect("set");
+    let deadline = Instant::now() + SECOND;
+    while user.settings() != found && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    assert_eq!(user.settings(), found);
+    make_raw(&jail);
+    relay.finish();
+    assert_eq!(user.settings(), found);
+}
+
+#[test]
+fn a_shared_terminal_is_read_one_line_ahead_and_not_while_another_has_it() {
+    let user = User::new();
+    let (relay, jail) = user.launch_with(Sharing::Shared, never_stop);
+    user.type_keys(b"one\n");
+    std::thread::sleep(SECOND / 10);
+    user.type_keys(b"two\nthree\n");
+    std::thread::sleep(SECOND / 5);
+    assert_eq!(io::ioctl_fionread(&user.tty), Ok(10), "two lines are left to others");
+    assert_eq!(read_exactly(&jail, 14), b"one\ntwo\nthree\n");
+    let theirs = tcgetattr(&user.tty).expect("settings");
+    make_raw(&user.tty);
+    std::thread::sleep(SECOND / 5);
+    user.type_keys(b"key");
+    std::thread::sleep(SECOND / 5);
+    assert_eq!(io::ioctl_fionread(&user.tty), Ok(3), "the key is for whoever made it raw");
+    let mut keys = [0; 8];
+    assert_eq!(io::read(&user.tty, &mut keys), Ok(3));
+    tcsetattr(&user.tty, OptionalActions::Now, &theirs).expect("set");
+    user.type_keys(b"\x04");
+    assert_eq!(io::read(&jail, &mut keys), Ok(0), "the end of the input is told");
+    relay.finish();
+}
+
+#[test]
+fn a_second_terminal_shows_what_is_written_to_it_and_is_asked_nothing() {
+    let (user, other) = (User::new(), User::new());
+    let found = other.settings();
+    let mut terminal =
+        Terminal::open_on(&[user.tty.as_fd()], Sharing::Shared, Classes::default()).expect("a terminal");
+    terminal.sides[1] = Some(Side::open(other.tty.as_fd()).expect("another"));
+    let [jail, second] =
+        [2, 1].map(|stream| terminal.slave_for(stream).try_clone_to_owned().expect("a copy"));
+    let relay = terminal.start_with(never_stop).expect("a relay");
+    say(&jail, b"here\n");
+    say(&second, b"there\n\x1b[6n\x1b[?1003h\x1b[31mred");
+    assert_eq!(user.seen(), b"here\r\n");
+    assert_eq!(other.seen(), b"there\r\n\x1b[31mred");
+    say(&second, b" to the end");
+    drop((jail, second));
+    assert_eq!(relay.finish().drops.total(), 2);
+    assert_eq!(other.seen(), b" to the end\x1b[m");
+    assert_eq!(other.settings(), found);
+}
+
+#[test]
 fn input_passes_unchanged_and_at_once() {
     let user = User::new();
     let (relay, jail) = user.launch(never_stop);
@@ -208,13 +289,15 @@ fn the_terminal_is_left_as_it_was_found() {
 fn a_thread_that_unwinds_puts_the_terminal_back() {
     let user = User::new();
     let found = user.settings();
-    let terminal = Terminal::open_on(&[user.tty.as_fd()], Classes::default()).expect("a terminal");
+    let terminal =
+        Terminal::open_on(&[user.tty.as_fd()], Sharing::Alone, Classes::default()).expect("a terminal");
     let mut filter = Filter::new(Classes::default());
     filter.push(b"\x1b[?1003h", &mut Vec::new());
     let mut worker = Worker::new(
         (terminal.screen, terminal.pty.master, terminal.pty.slave),
         (Arc::new(Control::new().expect("control")), Arc::new(control::event().expect("an event"))),
         filter,
+        Sharing::Alone,
         never_stop,
     );
     worker.take_terminal().expect("taken");
@@ -254,6 +337,23 @@ fn late_answers_do_not_reach_the_users_shell() {
     assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
     make_raw(&user.tty);
     assert_eq!(read_while(&user.tty, SECOND / 10), b"");
+}
+
+#[test]
+fn what_was_typed_ahead_stays_unless_an_answer_may_be_among_it() {
+    for (written, left) in [(&b"text"[..], 4), (b"text\x1b[c", 0)] {
+        let user = User::new();
+        // Shared, so that all but the first line is left unread.
+        let (relay, jail) = user.launch_with(Sharing::Shared, never_stop);
+        say(&jail, written);
+        user.type_keys(b"one\n");
+        std::thread::sleep(SECOND / 10);
+        user.type_keys(b"two\n");
+        std::thread::sleep(SECOND / 10);
+        drop(jail);
+        relay.finish();
+        assert_eq!(io::ioctl_fionread(&user.tty), Ok(left), "{written:?}");
+    }
 }
 
 #[test]

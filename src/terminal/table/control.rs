@@ -52,6 +52,13 @@ pub enum Effect {
     Window,
 }
 
+impl Effect {
+    /// Whether all that the sequence does is to change the picture: nothing is answered, no mode is switched.
+    pub fn is_picture(self) -> bool {
+        matches!(self, Self::Picture | Self::Attributes)
+    }
+}
+
 /// A control sequence: `ESC [ prefix parameters intermediate final`.
 #[derive(Debug)]
 pub struct CsiRow {
@@ -141,7 +148,6 @@ pub static CSI: &[CsiRow] = &[
         "scrolls; with five parameters it would start highlight tracking",
         SCREEN,
     ),
-    csi("g", Args::OneOf(&[0, 3]), Effect::Picture, "clears tab stops", "tabs"),
     csi(
         "r",
         Args::Numbers(2),

@@ -50,7 +50,6 @@ pub static ESC: &[EscRow] = &[
         safe: "moves the cursor within the window",
         used_by: "editors, pagers",
     },
-    EscRow { inter: 0, last: b"H", effect: EscEffect::Picture, safe: "sets a tab stop", used_by: "tabs" },
     EscRow {
         inter: 0,
         last: b"=",

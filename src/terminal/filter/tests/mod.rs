@@ -93,6 +93,52 @@ fn however_cut_sparsely(input: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn a_terminal_that_is_anothers_gets_no_query_and_no_mode() {
+    let all = Classes::default().allow(Class::Image).allow(Class::Notification);
+    let same = ["text\r\n", "\x1b[1;31mred\x1b[m", "\x1b[2J\x1b[3;4H\x1b[K", "\x1b]0;title\x07", "\x1bM"];
+    let none = [
+        "\x1b[6n",
+        "\x1b[5n",
+        "\x1b[c",
+        "\x1b[>c",
+        "\x1b[>q",
+        "\x1b[?u",
+        "\x1b[14t",
+        "\x1b[18t",
+        "\x1b[?2026$p",
+        "\x1bP+q544e\x1b\\",
+        "\x1b]11;?\x07",
+        "\x1b]4;1;?\x07",
+        "\x1b_Ga=q,i=1;AAAA\x1b\\",
+        "\x1b_Ga=T,i=1;AAAA\x1b\\",
+        "\x1b[?1003h",
+        "\x1b[?1004h",
+        "\x1b[?1049h",
+        "\x1b[>1u",
+        "\x1b[>4;2m",
+        "\x1b=",
+    ];
+    for (input, passes) in same.into_iter().map(|input| (input, true)).chain(none.map(|input| (input, false)))
+    {
+        let mut whole = Filter::new(all);
+        let mut listed = Vec::new();
+        whole.push(input.as_bytes(), &mut listed);
+        assert_ne!(listed, b"", "control: {input:?} passes while the terminal is ours");
+        let mut out = Vec::new();
+        whole.picture_only().push(&listed, &mut out);
+        assert_eq!(out, if passes { listed } else { Vec::new() }, "{input:?}");
+        let asks = whole.queries().asked_in_all() > 0;
+        assert_eq!(asks || whole.modes().any(), !passes, "{input:?} is noticed");
+    }
+}
+
+#[test]
+fn tab_stops_stay_as_they_are() {
+    let (out, drops) = filtered(Classes::default(), [&b"a\x1b[3g\x1b[0g\x1bHb\tc"[..]]);
+    assert_eq!((out.as_slice(), drops.count(Class::Unlisted)), (&b"ab\tc"[..], 3));
+}
+
+#[test]
 fn captures_leave_nothing_switched_on() {
     for (agent, capture) in CAPTURES {
         let mut filter = Filter::new(Classes::default());

@@ -1,5 +1,7 @@
 //! The relay's thread: one loop over the user's terminal, the master and the supervisor's messages.
 
+mod ending;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +15,8 @@ use super::buffer::Buffer;
 use super::control::{Control, Message, signal};
 use super::input::{Scanner, Seen};
 use super::jobs::{Stop, foreground_is_stopped, signal_foreground};
-use super::screen::{Screen, ready, timespec_until};
+use super::screen::{Screen, timespec_until};
+use super::shared::{Shared, Sharing, end_of_input, inside, may_read};
 use super::watch::Watch;
 use crate::terminal::class::Drops;
 use crate::terminal::filter::Filter;
@@ -24,19 +27,13 @@ use crate::terminal::pty::copy_size;
 const OUTGOING: usize = 64 * 1024;
 /// Input that waits for the jail.
 const INCOMING: usize = 4096;
-/// How long to wait for a blocked terminal before it is put back or given up.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// How long the end of the output may make no progress.
-const DRAIN_STALL: Duration = Duration::from_secs(2);
-/// How long to wait for answers to queries before the terminal is put back.
-const LINGER: Duration = Duration::from_millis(100);
 /// How often to look whether a launcher in the background is in the foreground again: not every shell says so.
 const FOREGROUND_CHECK: Duration = Duration::from_millis(250);
 
 /// Who has the user's terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// We have: raw, input and output pass.
+    /// We have: input and output pass.
     Running,
     /// Somebody else; plain output passes, as from any background command.
     Background,
@@ -62,6 +59,8 @@ pub(super) struct Worker {
     control: Arc<Control>,
     hung_up: Arc<OwnedFd>,
     filter: Filter,
+    /// There when the terminal is not ours alone.
+    shared: Option<Shared>,
     stop_launcher: fn() -> Stop,
     links: Links,
 }
@@ -78,6 +77,12 @@ struct Links {
     settings: Settings,
     /// What is to be switched on again when we have the terminal back.
     suspended: Option<Modes>,
+    /// What a rescue would find: the modes, and whether a query is open.
+    noted: (Modes, bool),
+    /// Whether a query is in the output that waits.
+    asking: bool,
+    /// Takes out of the output what the terminal must not get while it is another's.
+    plain: Option<Filter>,
     restored: bool,
 }
 
@@ -86,6 +91,7 @@ impl Worker {
         (screen, master, slave): (Screen, OwnedFd, OwnedFd),
         (control, hung_up): (Arc<Control>, Arc<OwnedFd>),
         filter: Filter,
+        sharing: Sharing,
         stop_launcher: fn() -> Stop,
     ) -> Self {
         let settings = if screen.is_foreground() { Settings::OfForeground } else { Settings::Preliminary };
@@ -97,9 +103,13 @@ impl Worker {
             watch: Watch::default(),
             settings,
             suspended: None,
+            noted: (Modes::default(), false),
+            asking: false,
+            plain: None,
             restored: false,
         };
-        Self { screen, master, slave: Some(slave), control, hung_up, filter, stop_launcher, links }
+        let shared = (sharing == Sharing::Shared).then(Shared::new);
+        Self { screen, master, slave: Some(slave), control, hung_up, filter, shared, stop_launcher, links }
     }
 
     /// Takes the terminal if we are in its foreground. Fails with the errno of the terminal.
@@ -107,12 +117,18 @@ impl Worker {
         if !self.screen.is_foreground() {
             return Ok(());
         }
-        self.screen.take()?;
+        let sharing = if self.shared.is_some() { Sharing::Shared } else { Sharing::Alone };
+        match sharing {
+            Sharing::Alone => self.screen.take()?,
+            Sharing::Shared => self.screen.share()?,
+        }
         self.links.state = State::Running;
+        self.links.plain = None;
         if self.links.settings == Settings::Preliminary {
             self.links.settings = Settings::OfForeground;
-            self.screen.copy_settings(&self.master)?;
+            inside(&self.screen.found()?, sharing).apply(&self.master)?;
         }
+        self.follow();
         if let Some(modes) = self.links.suspended.take() {
             let rest = self.links.outgoing.pending().to_vec();
             self.links.outgoing.clear();
@@ -157,7 +173,8 @@ impl Worker {
     fn wait(&mut self) {
         let links = &self.links;
         let mut user = PollFlags::empty();
-        if links.state == State::Running && links.incoming.is_empty() {
+        let may_read = self.shared.is_none() || may_read(&self.screen, self.slave.as_ref());
+        if links.state == State::Running && links.incoming.is_empty() && may_read {
             user |= PollFlags::IN;
         }
         if matches!(links.state, State::Running | State::Background) && !links.outgoing.is_empty() {
@@ -176,6 +193,10 @@ impl Worker {
                 next.min(Instant::now() + FOREGROUND_CHECK)
             }));
         }
+        if let (State::Running, Some(shared)) = (links.state, &mut self.shared) {
+            let look = Instant::now() + shared.next_look();
+            deadline = Some(deadline.map_or(look, |next| next.min(look)));
+        }
         let mut fds = vec![PollFd::new(&*self.control, PollFlags::IN), PollFd::new(&self.master, master)];
         if links.state != State::Gone {
             fds.push(PollFd::new(&self.screen, user));
@@ -193,6 +214,7 @@ impl Worker {
             self.lose_terminal();
         }
         if self.links.state == State::Running {
+            self.follow();
             self.take_input();
         }
         self.give_input();
@@ -202,13 +224,35 @@ impl Worker {
         }
     }
 
+    /// A shared terminal gets the settings that the command gave its own.
+    fn follow(&mut self) {
+        if let Some(shared) = &mut self.shared
+            && shared.follow(&mut self.screen, &self.master).is_err()
+            && self.screen.is_gone()
+        {
+            self.lose_terminal();
+        }
+    }
+
     fn take_input(&mut self) {
-        if !self.links.incoming.is_empty() {
+        let may_read = self.shared.is_none() || may_read(&self.screen, self.slave.as_ref());
+        if !self.links.incoming.is_empty() || !may_read {
             return;
         }
         let mut buffer = [0; INCOMING];
-        let Ok(count @ 1..) = self.screen.read(&mut buffer) else { return };
-        let input = &buffer[..count];
+        let input = match self.screen.read(&mut buffer) {
+            Ok(0) if self.shared.is_some() => {
+                if self.screen.is_gone() {
+                    return self.lose_terminal();
+                }
+                return self.links.incoming.end().extend(end_of_input(&self.master));
+            }
+            Ok(count @ 1..) => &buffer[..count],
+            _ => return,
+        };
+        if let Some(shared) = &mut self.shared {
+            shared.activity();
+        }
         // The slave's settings are read through the master, and may have changed since the last input.
         let suspend =
             tcgetattr(&self.master).map_or(0, |termios| termios.special_codes[SpecialCodeIndex::VSUSP]);
@@ -240,8 +284,11 @@ impl Worker {
             match io::read(&self.master, &mut buffer) {
                 Ok(0) => return true,
                 Ok(count) => {
-                    self.filter.push(&buffer[..count], self.links.outgoing.end());
+                    self.filter(&buffer[..count]);
                     self.links.watch.activity(Instant::now());
+                    if let Some(shared) = &mut self.shared {
+                        shared.activity();
+                    }
                     if self.links.state == State::Gone {
                         self.links.outgoing.clear();
                     }
@@ -254,16 +301,55 @@ impl Worker {
         false
     }
 
-    fn give_output(&mut self) {
-        // A full-screen program in the background would spoil the user's picture: it waits for the foreground,
-        // as the kernel makes a program wait that changes a terminal's settings there.
-        if self.links.state == State::Background
-            && self.filter.modes().any()
-            && !self.links.outgoing.is_empty()
-            && (self.stop_launcher)() == Stop::Stopped
-        {
-            self.links.state = State::Stopped;
+    fn filter(&mut self, output: &[u8]) {
+        let asked = self.filter.queries().asked_in_all();
+        match &mut self.links.plain {
+            None => self.filter.push(output, self.links.outgoing.end()),
+            Some(plain) => {
+                let mut passed = Vec::new();
+                self.filter.push(output, &mut passed);
+                plain.push(&passed, self.links.outgoing.end());
+            }
+        }
+        self.links.asking |= self.filter.queries().asked_in_all() != asked;
+        self.note();
+    }
+
+    /// Keeps what a rescue goes by up to date.
+    fn note(&mut self) {
+        let open = self.filter.queries().open() > 0;
+        let modes = self.filter.modes();
+        if self.links.noted.1 != open || self.links.noted.0 != *modes {
+            self.screen.note_modes(&modes.off(), open);
+            self.links.noted = (modes.clone(), open);
+        }
+    }
+
+    /// From here on the terminal gets nothing that would make it answer or change its modes.
+    fn make_plain(&mut self) {
+        if self.links.plain.is_some() {
             return;
+        }
+        let mut plain = self.filter.picture_only();
+        let pending = self.links.outgoing.pending().to_vec();
+        self.links.outgoing.clear();
+        plain.push(&pending, self.links.outgoing.end());
+        self.links.plain = Some(plain);
+    }
+
+    fn give_output(&mut self) {
+        // A full-screen program in the background would spoil the user's picture, and whoever reads the terminal would
+        // get the answer to a query: it waits for the foreground, as the kernel makes a program wait that changes a
+        // terminal's settings there.
+        if self.links.state == State::Background
+            && (self.filter.modes().any() || self.links.asking)
+            && !self.links.outgoing.is_empty()
+        {
+            if (self.stop_launcher)() == Stop::Stopped {
+                self.links.state = State::Stopped;
+                return;
+            }
+            self.make_plain();
         }
         while !self.links.outgoing.is_empty() && self.links.state != State::Gone {
             match self.screen.write(self.links.outgoing.pending()) {
@@ -273,6 +359,7 @@ impl Worker {
                 Err(_) => self.lose_terminal(),
             }
         }
+        self.links.asking = false;
     }
 
     fn look_for_stop(&mut self) {
@@ -291,7 +378,7 @@ impl Worker {
         self.take_output();
         self.switch_off();
         self.linger();
-        self.screen.give_back();
+        self.give_back();
         self.links.state = State::Stopped;
         if (self.stop_launcher)() == Stop::Refused {
             self.continued();
@@ -312,90 +399,10 @@ impl Worker {
         signal_foreground(&self.master, Signal::CONT);
     }
 
-    /// Writes the rest of the output and switches off what it has switched on.
-    fn switch_off(&mut self) {
-        self.filter.interrupt(self.links.outgoing.end());
-        let deadline = Instant::now() + PATIENCE;
-        let written = self.screen.write_until(self.links.outgoing.pending(), deadline);
-        self.links.outgoing.consume(written);
-        let mut off = Vec::new();
-        if !self.links.outgoing.is_empty() {
-            // The terminal may be in the middle of a sequence: CAN ends it.
-            off.push(0x18);
-            self.links.outgoing.clear();
-        }
-        let modes = self.filter.modes();
-        if self.links.suspended.as_ref() != Some(modes) {
-            off.extend(modes.off());
-            self.links.suspended = Some(modes.clone());
-        }
-        self.screen.write_until(&off, Instant::now() + PATIENCE);
-    }
-
-    /// Waits for answers that may still come, and throws away what is unread, so that the shell gets none of it.
-    fn linger(&mut self) {
-        let deadline = Instant::now() + LINGER;
-        let mut buffer = [0; INCOMING];
-        while self.filter.queries().open() > 0 && self.screen.wait_input(deadline) {
-            let Ok(count @ 1..) = self.screen.read(&mut buffer) else { break };
-            let queries = self.filter.queries();
-            self.links.scanner.scan(&buffer[..count], 0, |seen| match seen {
-                Seen::Answer => queries.answered(),
-                Seen::FenceAnswer => queries.fence_answered(),
-                Seen::SuspendKey => {}
-            });
-        }
-        self.screen.flush_input();
-    }
-
-    /// The jail has ended: relays what it wrote to the end, unless the terminal does not take it.
-    fn drain(&mut self) {
-        self.slave = None;
-        if self.links.state == State::Stopped {
-            self.links.state = State::Background;
-        }
-        if self.links.state == State::Background && self.take_terminal().is_err() {
-            self.lose_terminal();
-        }
-        let mut deadline = Instant::now() + DRAIN_STALL;
-        loop {
-            let ended = self.take_output();
-            let before = self.links.outgoing.len();
-            if self.links.state != State::Gone {
-                let written = self.screen.write_until(self.links.outgoing.pending(), deadline);
-                self.links.outgoing.consume(written);
-            }
-            if self.links.outgoing.len() < before {
-                deadline = Instant::now() + DRAIN_STALL;
-            }
-            if ended || Instant::now() >= deadline {
-                break;
-            }
-            if self.links.outgoing.len() < OUTGOING && !ready(&self.master, PollFlags::IN, Some(deadline)) {
-                break;
-            }
-        }
-        self.filter.finish(self.links.outgoing.end());
-    }
-
     fn lose_terminal(&mut self) {
         self.links.state = State::Gone;
         self.links.outgoing.clear();
         signal(&self.hung_up);
-    }
-
-    fn restore(&mut self) {
-        if std::mem::replace(&mut self.links.restored, true) {
-            return;
-        }
-        if self.links.state == State::Gone {
-            return;
-        }
-        self.switch_off();
-        if self.links.state == State::Running {
-            self.linger();
-        }
-        self.screen.give_back();
     }
 }
 
