@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::host::protected::{self, Hold, Protected};
+use crate::host::survey;
 use crate::policy::TreeKind;
 
 use super::quarantine::Quarantine;
@@ -14,7 +15,7 @@ use super::repository;
 pub fn sweep(tree: &Tree, quarantine: &mut Quarantine) {
     let known: BTreeSet<&Path> = tree.protected.iter().map(PathBuf::as_path).collect();
     let found = match tree.kind {
-        TreeKind::Files => protected::scan(&tree.root, &tree.more).paths,
+        TreeKind::Files => survey::scan(&tree.root, &tree.more).paths,
         TreeKind::GitDirectory => protected::git_directory(&tree.root, Path::new("")),
     };
     let new: Vec<&Protected> = found.iter().filter(|found| !known.contains(found.below.as_path())).collect();

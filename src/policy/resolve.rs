@@ -1,5 +1,6 @@
 //! Settings and facts become a policy.
 
+mod covers;
 mod etc;
 mod home;
 mod variables;
@@ -15,13 +16,13 @@ use crate::host::system::{MountKind, SystemMount};
 use crate::plan::operation::Access;
 
 use super::env;
-use super::files::{FileRule, FileRules, Shape, Source, Tree};
+use super::files::{self, FileRule, FileRules, Shape, Source, Tree};
 use super::host_rule::{HostPattern, Hosts};
 use super::net::NetPolicy;
 use super::origin::{Layer, Origin, Sourced};
 use crate::plan::seccomp::Debuggers;
 
-use super::{Facts, Hidden, NetworkRule, Policy, ProcView, ProtectedPath};
+use super::{Facts, NetworkRule, Policy, ProcView, ProtectedPath};
 
 /// Resolves everything. Pure: the same settings and facts give the same policy.
 ///
@@ -35,11 +36,16 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         Profile::ReadOnly | Profile::Lockdown => Access::ReadOnly,
     };
     let home = facts.user.home_real.clone();
-    let rules = FileRules::new(rules(settings, facts, &home, project_access)?);
+    let rules = rules(settings, facts, &home, project_access)?;
+    let rules = FileRules::new(files::everywhere(rules, &facts.grants));
     let network = network(settings, facts, &mut warnings)?;
     let environment = variables::resolve(settings, facts, &rules, &network, &home);
     warnings.extend(env::unset(settings, &facts.environment));
-    let protected = protected(settings, facts, &rules, &mut warnings);
+    let covers = covers::covers(facts, &rules, &mut warnings)?;
+    let mut protected = protected(settings, facts, &rules, &mut warnings);
+    // What is covered cannot be reached, and so not held either.
+    protected.retain(|path| !covers.hides(&path.root.join(&path.below)));
+    protected.extend(covers.pinned);
     let landlock_abi = landlock(profile, facts, &mut warnings)?;
     let proc_view = proc_view(settings, landlock_abi)?;
     warnings.extend(proc_view.weaker().map(str::to_owned));
@@ -55,7 +61,8 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         agent: facts.agent.as_ref().map(|agent| agent.name.0.clone()),
         system: facts.system.clone(),
         made: etc::made(settings, facts, &network, &home, &protected),
-        hidden: hidden(facts, &home),
+        hidden: covers.hidden,
+        own: covers.own,
         files: rules,
         protected,
         environment,
@@ -124,6 +131,9 @@ fn rules(settings: &Settings, facts: &Facts, home: &Path, project_access: Access
     if settings.profile.value == Profile::Devbox {
         rules.extend(home::devbox(facts));
     }
+    // What the user grants is the user's own, whole: nothing of the private home is put into it.
+    let granted = |rule: &FileRule| facts.grants.iter().any(|grant| rule.dest.starts_with(&grant.dest));
+    rules.retain(|rule| !(rule.origin.layer == Layer::BuiltIn && home::fills(rule, home) && granted(rule)));
     // What the system's own mounts show already needs no rule.
     rules.retain(|rule| !matches!(&rule.source, Source::Host(source) if rule.access == Access::ReadOnly && system_shows(&facts.system, source, &rule.dest)));
     Ok(rules)
@@ -185,20 +195,6 @@ fn protected(
         }
     }
     protected
-}
-
-/// Where a home directory itself is the project, its credential places are covered.
-fn hidden(facts: &Facts, home: &Path) -> Vec<Hidden> {
-    let Ok(home_below) = home.strip_prefix(&facts.project) else { return Vec::new() };
-    let places =
-        home::CREDENTIALS.place.iter().flat_map(|row| row.paths.iter().map(move |path| (path, &row.reason)));
-    places
-        .map(|(place, reason)| Hidden {
-            root: facts.project.clone(),
-            below: home_below.join(place),
-            reason: reason.clone(),
-        })
-        .collect()
 }
 
 fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<NetworkRule> {
