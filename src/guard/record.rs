@@ -105,9 +105,27 @@ impl Record {
         Some(Self { session, trees, path: path.to_path_buf(), _file: file })
     }
 
+    /// The roots of every tree that a session writes now, or wrote when its supervisor was killed.
+    pub fn written(dir: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let mut roots: Vec<PathBuf> =
+            entries.filter_map(|entry| trees_at(&entry.path())).flatten().map(|tree| tree.root).collect();
+        roots.sort();
+        roots.dedup();
+        roots
+    }
+
     /// The session is over and swept.
     pub fn remove(self) {
         // One that stays is swept again by the next launch, which finds nothing.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+fn trees_at(path: &Path) -> Option<Vec<Tree>> {
+    let file =
+        File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
+    let mut json = Vec::new();
+    file.take(LIMIT).read_to_end(&mut json).ok()?;
+    serde_json::from_slice(&json).ok()
 }

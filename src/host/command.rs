@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Access;
 
 use super::agents::{self, Agent};
-use super::needs::Needs;
+use super::needs::{Needs, Reach};
 use super::system::SystemMount;
 use super::{Host, links};
 use crate::error::{Error, Kind, Result};
@@ -25,6 +25,8 @@ pub struct Command {
     /// What must be there for it to start and is neither of the system nor of the project: binds of files and
     /// directories, and symlinks, parents first. Never the home as a whole, nor a place of credentials.
     pub needs: Vec<SystemMount>,
+    /// How much may be shown around it: whether it was found by its name or given by its path.
+    pub reach: Reach,
 }
 
 impl Command {
@@ -54,8 +56,17 @@ impl Command {
             Some(name) => agents::find(host, name)?,
             None => None,
         };
-        let needs = Needs::of(host, project, &program)?;
-        Ok(Self { program, chain, agent, needs })
+        let reach = if by_name { Reach::Directory } else { Reach::File };
+        let needs = Needs::of(host, project, &[], &program, reach)?;
+        Ok(Self { program, chain, agent, needs, reach })
+    }
+
+    /// What it needs where a jail writes `trees` beside the project: a file there chooses as little as one of the project.
+    ///
+    /// # Errors
+    /// As [`Command::find`].
+    pub fn needs_beside(&self, host: &Host, project: &Path, trees: &[&Path]) -> Result<Vec<SystemMount>> {
+        Needs::of(host, project, trees, &self.program, self.reach)
     }
 }
 
@@ -129,7 +140,7 @@ fn not_executable(path: &Path) -> Error {
     Error::new(Kind::NotExecutable, format!("{} cannot be executed", path.display())).because(why)
 }
 
-fn executable(path: &Path) -> bool {
+pub(super) fn executable(path: &Path) -> bool {
     rustix::fs::access(path, Access::EXEC_OK).is_ok()
 }
 

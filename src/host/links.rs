@@ -43,7 +43,11 @@ pub fn follow(path: &Path) -> io::Result<Route> {
             end = next;
             continue;
         }
-        let target = next.read_link()?;
+        // A symlink that was one no more when it was read.
+        let target = next.read_link().map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => io::Error::other("it was replaced while it was looked at"),
+            _ => error,
+        })?;
         if target.is_absolute() {
             end = PathBuf::from("/");
         }
@@ -54,6 +58,19 @@ pub fn follow(path: &Path) -> io::Result<Route> {
         }
     }
     Ok(Route { links, end })
+}
+
+impl Route {
+    /// The first symlink that lies in one of `trees`, and its tree, when the end lies elsewhere.
+    pub fn leads_out<'a>(&'a self, trees: &'a [PathBuf]) -> Option<(&'a Path, &'a Path)> {
+        let found = self.links.iter().flat_map(|link| {
+            trees
+                .iter()
+                .filter(|tree| link.path.starts_with(tree))
+                .map(|tree| (link.path.as_path(), tree.as_path()))
+        });
+        found.into_iter().find(|(_, tree)| !self.end.starts_with(tree))
+    }
 }
 
 /// The components that move, last one first.

@@ -6,18 +6,21 @@
 pub mod agents;
 pub mod bwrap;
 pub mod command;
+pub mod credentials;
 pub mod distribution;
 pub mod doctor;
 pub mod environment;
 mod fixes;
 pub mod git;
 pub mod git_config;
+mod grants;
 pub mod ini;
 pub mod kernel;
 pub mod links;
 mod needs;
 pub mod project;
 pub mod protected;
+pub mod sources;
 pub mod survey;
 pub mod system;
 pub mod toolchains;
@@ -32,6 +35,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::Result;
+use crate::guard::Places;
+use crate::guard::record::Record;
 use environment::Environment;
 use user::User;
 
@@ -67,6 +72,12 @@ impl Host {
     /// The place of an absolute path of the system below [`Host::root`].
     pub fn at(&self, path: impl AsRef<Path>) -> PathBuf {
         below(&self.root, path.as_ref())
+    }
+
+    /// The trees that jails are writing now: a symlink there may be an agent's. Read only when there is a symlink.
+    fn written_now(&self) -> Vec<PathBuf> {
+        let state = self.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail");
+        Record::written(&Places::new(&state).sessions())
     }
 
     /// `$NAME` when it is an absolute path, else `fallback` below the home.

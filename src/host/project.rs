@@ -4,13 +4,43 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::Host;
 use super::git::GitLayout;
+use super::sources::Sources;
 use super::user;
+use super::{Host, links};
 use crate::error::{Error, Kind, Result};
 
 /// Directories of a bare repository that cannot be a project.
 const GIT_PARTS: [&str; 7] = ["hooks", "info", "objects", "refs", "logs", "modules", "worktrees"];
+/// Places that are the system's as a whole: neither they nor anything in them is a project.
+const KERNELS: [&str; 6] = ["/proc", "/sys", "/dev", "/boot", "/run/ai-jail", "/run/.ai-jail-staging"];
+/// Places that hold other people's things, or the system's, directly; directories below may be projects.
+const SHARED: [&str; 24] = [
+    "/run",
+    "/run/user",
+    "/run/media",
+    "/etc",
+    "/usr",
+    "/usr/bin",
+    "/usr/sbin",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/libexec",
+    "/usr/share",
+    "/usr/local",
+    "/usr/local/bin",
+    "/usr/local/lib",
+    "/usr/src",
+    "/opt",
+    "/var",
+    "/var/lib",
+    "/var/log",
+    "/var/home",
+    "/tmp",
+    "/var/tmp",
+    "/home",
+    "/nix",
+];
 
 /// The project.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +49,8 @@ pub struct Project {
     pub root: PathBuf,
     /// Its git data, when the directory is a git work tree.
     pub git: Option<GitLayout>,
+    /// The directory as it was when it was chosen.
+    pub sources: Sources,
 }
 
 impl Project {
@@ -26,8 +58,9 @@ impl Project {
     /// home or an ancestor of it), else the current directory.
     ///
     /// # Errors
-    /// When the directory is `/`; is or lies in a `.git`, or in a bare repository's parts; is the home or an ancestor of it and was not named; does not exist; belongs to another
-    /// user while real root runs us; or has git data that [`GitLayout::read`] refuses.
+    /// When the directory is `/` or a place of the system's; is or lies in a `.git`, or in a bare repository's parts; is the
+    /// home or an ancestor of it and was not named; does not exist; is replaced meanwhile; belongs to another user while real
+    /// root runs us; or has git data that [`GitLayout::read`] refuses.
     pub fn find(host: &Host, named: Option<&Path>) -> Result<Self> {
         let root = match named {
             Some(named) => resolve_named(host, named)?,
@@ -44,6 +77,10 @@ impl Project {
                 refuse("that would be every file of this machine").hint("change to a project's directory")
             );
         }
+        if systems(host, &root) {
+            return Err(refuse("it belongs to the system, or to everybody on this machine")
+                .hint("change to a project's own directory, or name one with --project"));
+        }
         if named.is_none() && holds_home(host, &root) {
             return Err(refuse("it holds your whole home directory").hint(format!(
                 "change to a project's directory, or name it if you mean it: --project {}",
@@ -57,9 +94,12 @@ impl Project {
             };
             return Err(refuse("it is git's own directory, or lies in one").hint(hint));
         }
+        // From here on it is this directory, whatever the name comes to mean.
+        let mut sources = Sources::default();
+        sources.hold(&root)?;
         check_owner(host, &root)?;
         let git = GitLayout::read(&root, &host.user)?;
-        Ok(Self { root, git })
+        Ok(Self { root, git, sources })
     }
 }
 
@@ -74,7 +114,18 @@ fn current(host: &Host) -> Result<PathBuf> {
 fn resolve_named(host: &Host, named: &Path) -> Result<PathBuf> {
     let fail = |why: String| Error::new(Kind::Refused, format!("--project {}", named.display())).because(why);
     let path = if named.is_absolute() { named.to_path_buf() } else { current(host)?.join(named) };
-    let real = path.canonicalize().map_err(|errno| fail(errno.to_string()))?;
+    let route = links::follow(&path).map_err(|errno| fail(errno.to_string()))?;
+    if !route.links.is_empty()
+        && let Some((link, tree)) = route.leads_out(&host.written_now())
+    {
+        return Err(fail(format!(
+            "{} is a symlink that leads out of {}, which a jail is writing",
+            link.display(),
+            tree.display()
+        ))
+        .hint("name what it leads to, if you mean that"));
+    }
+    let real = route.end;
     if real.is_dir() { Ok(real) } else { Err(fail("it is not a directory".into())) }
 }
 
@@ -103,6 +154,15 @@ fn git_directory(root: &Path) -> Option<&Path> {
             || (part.is_some_and(|part| GIT_PARTS.iter().any(|known| part == *known))
                 && ["HEAD", "objects", "refs"].iter().all(|name| dir.join(name).exists()))
     })
+}
+
+/// Whether `dir` is a place of the system's. The home may be named even where it is one.
+fn systems(host: &Host, dir: &Path) -> bool {
+    let runtime = dir.parent().is_some_and(|parent| parent == host.at("/run/user"));
+    *dir != host.user.home_real
+        && (runtime
+            || KERNELS.iter().any(|place| dir.starts_with(host.at(place)))
+            || SHARED.iter().any(|place| *dir == host.at(place)))
 }
 
 /// Whether `dir` is the home or an ancestor of it.
@@ -163,14 +223,15 @@ mod tests {
         let cwd = host.user.home_real.join("src/q");
         fs::create_dir_all(&cwd).unwrap();
         host.cwd = Some(cwd.clone());
-        assert_eq!(Project::find(&host, None).unwrap(), Project { root: cwd, git: None });
+        let found = Project::find(&host, None).unwrap();
+        assert_eq!((found.root, found.git), (cwd, None));
     }
 
     #[test]
     fn the_home_and_what_holds_it_must_be_named() {
         let (_dir, mut host) = machine();
         let home = host.user.home_real.clone();
-        for dir in [home.clone(), home.parent().unwrap().to_path_buf()] {
+        for dir in [home.clone(), home.parent().unwrap().parent().unwrap().to_path_buf()] {
             host.cwd = Some(dir.clone());
             let error = Project::find(&host, None).unwrap_err();
             assert!(error.to_string().contains("--project"), "{error}");
@@ -215,6 +276,27 @@ mod tests {
         assert_eq!(Project::find(&host, Some(&own)).unwrap().root, own);
         host.cwd = Some(project.join(".git/hooks/x"));
         assert_eq!(Project::find(&host, None).unwrap().root, project);
+    }
+
+    #[test]
+    fn places_of_the_system_are_refused_named_or_not() {
+        let (_dir, mut host) = machine();
+        let inside = KERNELS.iter().map(|place| format!("{place}/x"));
+        let whole = KERNELS.iter().chain(&SHARED).map(|place| (*place).to_owned());
+        for place in whole.chain(inside).chain(["/run/user/1000".to_owned()]) {
+            let place = host.at(place);
+            fs::create_dir_all(&place).unwrap();
+            host.cwd = Some(place.clone());
+            for named in [None, Some(place.as_path())] {
+                let error = Project::find(&host, named).expect_err(&place.display().to_string());
+                assert_eq!(error.kind(), Kind::Refused);
+            }
+        }
+        for fine in ["/tmp/p", "/var/tmp/p", "/opt/p", "/etc/nixos", "/usr/local/src", "/var/www"] {
+            let place = host.at(fine);
+            fs::create_dir_all(&place).unwrap();
+            assert_eq!(Project::find(&host, Some(&place)).unwrap().root, place, "{fine}");
+        }
     }
 
     #[test]

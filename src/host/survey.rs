@@ -3,25 +3,28 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::settings::{GrantSpec, Profile, Settings};
-use crate::error::{Error, Kind, Result};
+use crate::config::settings::{Profile, Settings};
+use crate::error::Result;
 use crate::plan::operation::Access;
 use crate::policy::files::{FileRule, Shape, Source, Tree};
-use crate::policy::origin::{Layer, Origin, Sourced};
-use crate::policy::{Facts, Grant, ProtectedTree};
+use crate::policy::origin::Origin;
+use crate::policy::{Cover, CoverKind, Facts, Grant, ProtectedTree};
 
 use super::command::Command;
 use super::git_config::{CarriedGitConfig, Lfs};
+use super::grants::Bounds;
+use super::needs::Needs;
 use super::project::Project;
 use super::system::{Extent, MountKind, SystemMount, mounts};
+use super::toolchains::Toolchain;
 use super::toolconf::ToolConfig;
-use super::{Host, agents, protected, toolchains, trust};
+use super::{Host, agents, credentials, grants, protected, toolchains, trust};
 
-/// Places in the jail that are made by ai-jail and cannot be granted over.
-const RESERVED: [&str; 4] = ["/proc", "/dev", "/run/ai-jail", "/run/.ai-jail-staging"];
+/// A database of terminals has a directory for each first character, and not more (numbers have two digits).
+const TERMINFO_ENTRIES: usize = 318;
 /// What `devbox` leaves out of the root.
 const VIRTUAL: [&str; 7] = ["proc", "sys", "dev", "run", "tmp", "data", "lost+found"];
 
@@ -37,7 +40,14 @@ pub fn survey(
     arguments: Vec<OsString>,
     warnings: &mut Vec<String>,
 ) -> Result<Facts> {
-    let grants = grants(host, settings, warnings)?;
+    let lockdown = settings.profile.value == Profile::Lockdown;
+    let system = mounts(&host.root, if lockdown { Extent::Minimal } else { Extent::Whole })?;
+    let own = credentials::own(host);
+    let bounds = Bounds { host, settings, project, system: &system, own: &own };
+    let writable = !matches!(settings.profile.value, Profile::ReadOnly | Profile::Lockdown);
+    grants::check_project(&bounds, writable)?;
+    let mut sources = project.sources.clone();
+    let grants = grants::read(&bounds, &mut sources, warnings)?;
     // Nothing of the user's configuration widens lockdown, a preset neither.
     let agent = match &command.agent {
         Some(agent) if agent.file.is_some() && settings.profile.value == Profile::Lockdown => {
@@ -53,30 +63,47 @@ pub fn survey(
     if git.lfs == Lfs::LeftOut {
         warnings.push("git-lfs's filter is not carried (it is not the stock one, or git-lfs is missing): `git add` of its files would commit them in place of their pointers".to_owned());
     }
-    let extent = if settings.profile.value == Profile::Lockdown { Extent::Minimal } else { Extent::Whole };
     let (trust, trust_covers, warning) = trust::read(host);
     warnings.extend(warning);
     let git_outside: Vec<PathBuf> =
         project.git.iter().flat_map(|git| git.outside(&project.root)).map(Path::to_path_buf).collect();
+    for directory in &git_outside {
+        sources.hold(directory)?;
+    }
+    let written: Vec<&Path> = grants
+        .iter()
+        .filter(|grant| grant.access == Access::Writable)
+        .map(|grant| grant.source.as_path())
+        .collect();
+    let needs = if written.is_empty() {
+        command.needs.clone()
+    } else {
+        command.needs_beside(host, &project.root, &written)?
+    };
+    warnings.extend(tool_config.warnings.iter().cloned());
+    let trees = trees(
+        host,
+        project,
+        &git_outside,
+        &grants,
+        settings,
+        agent.as_ref().map_or(&[], |agent| agent.protected.as_slice()),
+        warnings,
+    )?;
+    // What was looked at is what was held: nothing changed its name meanwhile.
+    sources.confirm()?;
+    let covers = covers(host, project, &grants, own, &toolchains);
     Ok(Facts {
         user: host.user.clone(),
         environment: host.environment.vars.clone(),
         project: project.root.clone(),
         cwd: host.cwd.clone().unwrap_or_else(|| project.root.clone()),
-        trees: trees(
-            host,
-            project,
-            &git_outside,
-            &grants,
-            settings,
-            agent.as_ref().map_or(&[], |agent| agent.protected.as_slice()),
-            warnings,
-        )?,
+        trees,
         git_outside,
         program: command.program.clone(),
         argv: arguments,
         agent,
-        needs: command.needs.iter().map(|mount| needed(mount, "the command needs it to start")).collect(),
+        needs: needs.iter().map(|mount| needed(mount, "the command needs it to start")).collect(),
         toolchain_variables: toolchains.iter().flat_map(|toolchain| toolchain.env.clone()).collect(),
         toolchains: toolchains
             .iter()
@@ -88,11 +115,11 @@ pub fn survey(
             .mounts
             .iter()
             .map(|path| shown(path, "a tool's own configuration names it"))
-            .chain(terminfo(host).iter().map(|path| shown(path, "TERMINFO")))
+            .chain(terminfo(host, project, lockdown).iter().map(|path| shown(path, "TERMINFO")))
             .collect(),
         tool_variables: tool_config.env,
         tool_files: tool_config.files,
-        system: mounts(&host.root, extent)?,
+        system,
         git_config: git.values,
         grants,
         devbox_roots: if settings.profile.value == Profile::Devbox {
@@ -111,72 +138,9 @@ pub fn survey(
         trust,
         trust_covers,
         resolv_conf: super::read_text(&host.at("/etc/resolv.conf")),
+        covers,
+        sources,
     })
-}
-
-/// The grants whose sources exist. What is missing is refused from the command line and warned about from a file (FS-3).
-fn grants(host: &Host, settings: &Settings, warnings: &mut Vec<String>) -> Result<Vec<Grant>> {
-    let mut grants = Vec::new();
-    let all = settings
-        .read_only
-        .iter()
-        .map(|spec| (spec, Access::ReadOnly))
-        .chain(settings.read_write.iter().map(|spec| (spec, Access::Writable)));
-    for (spec, access) in all {
-        match grant(host, spec, access) {
-            Ok(grant) => grants.push(grant),
-            Err(missing) if missing.kind() == Kind::NotFound && spec.origin.layer != Layer::CommandLine => {
-                warnings.push(format!("{missing} ({})", spec.origin))
-            }
-            Err(error) if error.kind() == Kind::NotFound => {
-                return Err(Error::new(Kind::Refused, error.what())
-                    .because("there is no such file or directory")
-                    .hint("check the path, or make it first"));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(grants)
-}
-
-fn grant(host: &Host, spec: &Sourced<GrantSpec>, access: Access) -> Result<Grant> {
-    let GrantSpec { source, dest } = &spec.value;
-    let shown = crate::sanitize::escape(source.as_os_str()).to_string();
-    let refuse = |why: &str, hint: &str| {
-        Err(Error::new(Kind::Refused, format!("{shown} cannot be granted ({})", spec.origin))
-            .because(why)
-            .hint(hint))
-    };
-    let resolved = match source.canonicalize() {
-        Ok(resolved) => resolved,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Error::new(Kind::NotFound, format!("{shown} does not exist")));
-        }
-        Err(error) => return refuse(&error.to_string(), "grant something that you can read"),
-    };
-    let kind = fs::metadata(&resolved)
-        .map_err(|error| Error::new(Kind::Refused, format!("{shown} cannot be granted")).because(error))?
-        .file_type();
-    if kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device() {
-        return refuse(
-            "it is a socket, a FIFO or a device: a door to a program outside",
-            "grant regular files and directories only",
-        );
-    }
-    if resolved == Path::new("/") || dest == Path::new("/") {
-        return refuse("that would be every file of this machine", "name the directories that are needed");
-    }
-    if host.user.home_real.starts_with(&resolved) {
-        return refuse(
-            "it holds your whole home directory with every credential in it",
-            "name the directories that are needed",
-        );
-    }
-    if RESERVED.iter().any(|reserved| dest.starts_with(reserved)) {
-        return refuse("the jail has its own there", "choose another place with PATH:DEST");
-    }
-    let shape = if kind.is_dir() { Shape::Directory } else { Shape::File };
-    Ok(Grant { source: resolved, dest: dest.clone(), access, shape, origin: spec.origin.clone() })
 }
 
 /// The protected paths of every tree that may become writable, `more` being names beside the table's.
@@ -231,13 +195,66 @@ fn shape(path: &Path) -> Shape {
     if path.is_dir() { Shape::Directory } else { Shape::File }
 }
 
-/// The directories that describe terminals, where they are not the system's.
-fn terminfo(host: &Host) -> Vec<PathBuf> {
+/// What is covered wherever it would be shown.
+fn covers(
+    host: &Host,
+    project: &Project,
+    grants: &[Grant],
+    own: Vec<PathBuf>,
+    toolchains: &[Toolchain],
+) -> Vec<Cover> {
+    let mut covers: Vec<Cover> = own
+        .into_iter()
+        .map(|path| Cover {
+            path,
+            kind: CoverKind::Own,
+            reason: "ai-jail's own settings, homes and logs".to_owned(),
+        })
+        .collect();
+    let mut shown = vec![project.root.as_path()];
+    shown.extend(grants.iter().map(|grant| grant.source.as_path()));
+    let credentials = credentials::covers(host, &shown);
+    let ours = |path: &Path| covers.iter().any(|own| path.starts_with(&own.path));
+    let credentials: Vec<Cover> = credentials.into_iter().filter(|cover| !ours(&cover.path)).collect();
+    covers.extend(credentials);
+    covers.extend(toolchains.iter().flat_map(|toolchain| &toolchain.hidden).map(|path| Cover {
+        path: path.clone(),
+        kind: CoverKind::Installed,
+        reason: "tools keep tokens in it".to_owned(),
+    }));
+    covers
+}
+
+/// The directories that describe terminals, where they are not the system's. Under `lockdown` the system's must do.
+fn terminfo(host: &Host, project: &Project, lockdown: bool) -> Vec<PathBuf> {
+    if lockdown {
+        return Vec::new();
+    }
+    let bounds = Needs::new(host, &project.root);
     let named = ["TERMINFO", "TERMINFO_DIRS"].into_iter().filter_map(|name| host.environment.var(name));
     named
         .flat_map(|value| std::env::split_paths(value).collect::<Vec<_>>())
-        .filter(|path| path.is_absolute() && path.is_dir() && !host.user.home_real.starts_with(path))
+        .filter_map(|path| path.is_absolute().then(|| path.canonicalize().ok()).flatten())
+        .filter(|path| bounds.foreign(path) && bounds.may_show(path) && describes_terminals(path))
         .collect()
+}
+
+/// Whether a directory holds what a database of terminals holds, and nothing else: directories that are named by one
+/// character, or by its number.
+fn describes_terminals(directory: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(directory) else { return false };
+    let mut any = false;
+    for entry in entries.take(TERMINFO_ENTRIES + 1) {
+        let Ok(entry) = entry else { return false };
+        let name = entry.file_name();
+        let named = matches!(name.as_bytes(), [one] if one.is_ascii_alphanumeric())
+            || matches!(name.as_bytes(), [a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
+        if !named || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            return false;
+        }
+        any = true;
+    }
+    any
 }
 
 fn devbox_roots(root: &Path) -> Vec<PathBuf> {
@@ -261,4 +278,31 @@ fn own_addresses() -> Vec<std::net::IpAddr> {
             v4.or_else(|| address.as_sockaddr_in6().map(|address| address.ip().into()))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_of_terminals_is_known_by_its_names() {
+        for (entries, want) in [
+            (&["x/", "v/", "78/"][..], true),
+            (&["x/", "id_rsa"], false),
+            (&["x/", "lib/"], false),
+            (&["x"], false),
+            (&[".x/"], false),
+            (&[], false),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            for entry in entries {
+                match entry.strip_suffix('/') {
+                    Some(name) => fs::create_dir(dir.path().join(name)).unwrap(),
+                    None => fs::write(dir.path().join(entry), "").unwrap(),
+                }
+            }
+            assert_eq!(describes_terminals(dir.path()), want, "{entries:?}");
+        }
+        assert!(!describes_terminals(Path::new("/proc")));
+    }
 }

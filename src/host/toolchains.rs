@@ -1,7 +1,8 @@
 //! Toolchains that are installed below the home, or elsewhere off the system: what of them a jail is shown.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -11,6 +12,26 @@ use super::system::{MountKind, SystemMount};
 use super::{Host, links};
 use crate::error::{Error, Kind, Result};
 use crate::presets::preset;
+
+/// Files in which tools keep tokens, looked for in every root that is shown as a whole.
+const HIDDEN: [&str; 14] = [
+    ".npmrc",
+    "etc/npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".bunfig.toml",
+    "pip.conf",
+    "etc/pip.conf",
+    ".condarc",
+    ".netrc",
+    ".pypirc",
+    ".env",
+    "*.env",
+    ".env.*",
+    ".git",
+];
+/// Of a pattern's matches no more are looked at.
+const MATCHES: usize = 4096;
 
 static PRESET: &str = preset!("toolchains");
 
@@ -24,6 +45,12 @@ pub struct ToolchainRow {
     pub roots: Vec<String>,
     /// Parts of the root that are shown.
     pub mount: Vec<String>,
+    /// What shows that a place which a variable names is what it should be: any of it will do.
+    #[serde(default)]
+    pub proof: Vec<String>,
+    /// Files with credentials in what is shown, beside those of [`HIDDEN`].
+    #[serde(default)]
+    pub hide: Vec<String>,
     /// Variables of the launcher's that are carried.
     #[serde(default)]
     pub env: Vec<String>,
@@ -45,6 +72,8 @@ pub struct Toolchain {
     pub env: Vec<(String, OsString)>,
     /// Where it keeps downloads, relative to the home.
     pub caches: Vec<PathBuf>,
+    /// Existing files and directories in what is shown that hold credentials.
+    pub hidden: Vec<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -72,27 +101,97 @@ pub fn detect(host: &Host, project: &Path) -> Result<Vec<Toolchain>> {
     let mut found: Vec<Toolchain> = rows()?.iter().filter_map(|row| row.detect(host, &bounds)).collect();
     let path = off_the_table(host, project, &bounds, &found);
     if !path.is_empty() {
-        found.push(Toolchain { name: "PATH".into(), mounts: path, env: Vec::new(), caches: Vec::new() });
+        let hidden = path
+            .iter()
+            .filter(|mount| mount.kind == MountKind::Bind)
+            .flat_map(|mount| matches(&mount.source, &HIDDEN))
+            .collect();
+        found.push(Toolchain {
+            name: "PATH".into(),
+            mounts: path,
+            env: Vec::new(),
+            caches: Vec::new(),
+            hidden,
+        });
     }
     Ok(found)
 }
 
 impl ToolchainRow {
     fn detect(&self, host: &Host, bounds: &Needs<'_>) -> Option<Toolchain> {
-        let root = self.roots.iter().filter_map(|root| place(host, root)).find(|root| root.is_dir())?;
+        let root = self
+            .roots
+            .iter()
+            .filter_map(|root| Some((root.starts_with('$'), place(host, root)?)))
+            .find(|(named, root)| root.is_dir() && (!named || self.proven(root)))?
+            .1;
         let mounts: Vec<SystemMount> = self
             .mount
             .iter()
             .filter_map(|part| shown(bounds, &if part == "." { root.clone() } else { root.join(part) }))
             .collect();
-        let carried = |name: &String| Some((name.clone(), host.environment.var(name)?.to_owned()));
+        // A variable that leads to something else is of no use inside either.
+        let leads = |name: &str, value: &OsStr| {
+            !self.roots.iter().any(|root| root.strip_prefix('$') == Some(name)) || Path::new(value) == root
+        };
+        let carried = |name: &String| {
+            let value = host.environment.var(name).filter(|value| leads(name, value))?;
+            Some((name.clone(), value.to_owned()))
+        };
         let env: Vec<_> = self.env.iter().filter_map(carried).collect();
         if mounts.is_empty() && env.is_empty() {
             return None;
         }
         let caches = self.caches.iter().map(PathBuf::from).collect();
-        Some(Toolchain { name: self.name.clone(), mounts, env, caches })
+        let mut hidden = Vec::new();
+        if let Ok(real) = root.canonicalize() {
+            hidden = matches(&real, &self.hide);
+            if self.mount.iter().any(|part| part == ".") {
+                hidden.extend(matches(&real, &HIDDEN));
+                hidden.sort();
+                hidden.dedup();
+            }
+        }
+        Some(Toolchain { name: self.name.clone(), mounts, env, caches, hidden })
     }
+
+    fn proven(&self, root: &Path) -> bool {
+        self.proof.is_empty() || !matches(root, &self.proof).is_empty()
+    }
+}
+
+/// What exists below `root` of the patterns, in which a `*` stands for a whole name or for the beginning or end of one.
+fn matches(root: &Path, patterns: &[impl AsRef<str>]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for pattern in patterns {
+        let mut places = vec![root.to_path_buf()];
+        for part in pattern.as_ref().split('/') {
+            places = match part.split_once('*') {
+                None => places.into_iter().map(|place| place.join(part)).collect(),
+                Some((start, end)) => {
+                    places.iter().flat_map(|place| names(place, start, end)).take(MATCHES).collect()
+                }
+            };
+        }
+        found.extend(places.into_iter().filter(|place| place.symlink_metadata().is_ok()));
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn names(dir: &Path, start: &str, end: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| {
+            let name = entry.file_name();
+            let name = name.as_bytes();
+            name.len() >= start.len() + end.len()
+                && name.starts_with(start.as_bytes())
+                && name.ends_with(end.as_bytes())
+        })
+        .map(|entry| entry.path())
+        .collect()
 }
 
 /// Where a root is: `$NAME` needs an absolute value.
@@ -139,8 +238,11 @@ fn off_the_table(host: &Host, project: &Path, bounds: &Needs<'_>, found: &[Toolc
             continue;
         }
         if bounds.foreign(&route.end) && !covered(&mounts, &route.end) {
-            let Some(dir) = bounds.program_directory(&route.end) else { continue };
-            mounts.push(SystemMount::bind(dir));
+            let dirs = bounds.program_directory(&route.end);
+            if dirs.is_empty() {
+                continue;
+            }
+            mounts.extend(dirs.into_iter().map(SystemMount::bind));
         }
         for link in route.links {
             if bounds.foreign(&link.path) && !covered(&mounts, &link.path) {
@@ -153,144 +255,4 @@ fn off_the_table(host: &Host, project: &Path, bounds: &Needs<'_>, found: &[Toolc
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-    use crate::host::tests::machine;
-
-    fn setting(dirs: &[&str]) -> (tempfile::TempDir, Host, PathBuf) {
-        let (dir, host) = machine();
-        for name in dirs {
-            fs::create_dir_all(host.user.home.join(name)).unwrap();
-        }
-        let project = host.user.home.join("p");
-        fs::create_dir_all(&project).unwrap();
-        (dir, host, project)
-    }
-
-    fn shown_below_home(host: &Host, project: &Path) -> Vec<String> {
-        let found = detect(host, project).unwrap();
-        let mut shown: Vec<String> = found
-            .iter()
-            .flat_map(|toolchain| &toolchain.mounts)
-            .map(|mount| {
-                mount.dest.strip_prefix(&host.user.home).unwrap_or(&mount.dest).to_str().unwrap().to_owned()
-            })
-            .collect();
-        shown.sort();
-        shown
-    }
-
-    #[test]
-    fn every_row_is_whole() {
-        let rows = rows().unwrap();
-        for row in &rows {
-            assert!(!row.reason.is_empty() && !row.roots.is_empty() && !row.mount.is_empty(), "{}", row.name);
-            for root in &row.roots {
-                assert!(root.starts_with("~/") || root.starts_with('$'), "{root}");
-                assert!(!root.ends_with('/') && root.len() > 2, "{root}");
-            }
-            for part in row.mount.iter().chain(&row.caches) {
-                assert!(
-                    !part.starts_with('/') && !part.contains("..") && !part.contains("credential"),
-                    "{part}"
-                );
-            }
-        }
-        let mut names: Vec<_> = rows.iter().map(|row| &row.name).collect();
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), rows.len());
-    }
-
-    #[test]
-    fn only_the_named_parts_are_shown() {
-        for (dirs, want) in [
-            (vec![".cargo/bin", ".cargo/registry", ".rustup"], vec![".cargo/bin", ".rustup"]),
-            (vec![".local/share/uv/python", ".local/share/uv/credentials"], vec![".local/share/uv/python"]),
-            (vec![".local/bin", ".local/lib", ".local/share/secret"], vec![".local/bin", ".local/lib"]),
-            (vec![".bun/bin", ".bun/install/cache"], vec![".bun/bin"]),
-            (vec!["go/bin", "go/src"], vec!["go/bin"]),
-            (vec![".nvm"], vec![".nvm"]),
-            (vec![".config/composer/vendor"], vec![".config/composer/vendor"]),
-            (vec![], vec![]),
-        ] {
-            let (_dir, host, project) = setting(&dirs);
-            assert_eq!(shown_below_home(&host, &project), want, "{dirs:?}");
-        }
-    }
-
-    #[test]
-    fn variables_point_elsewhere_and_are_carried() {
-        let (_dir, mut host, project) = setting(&["elsewhere/rustup", ".rustup"]);
-        let place = host.user.home.join("elsewhere/rustup");
-        host.environment.vars.insert("RUSTUP_HOME".into(), place.clone().into());
-        host.environment.vars.insert("CARGO_HOME".into(), host.user.home.join("none").into());
-        let found = detect(&host, &project).unwrap();
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].mounts[0].source, place);
-        assert_eq!(found[0].env, [("RUSTUP_HOME".to_owned(), place.into_os_string())]);
-    }
-
-    #[test]
-    fn a_variable_cannot_open_what_must_stay_closed() {
-        let (_dir, mut host, project) = setting(&[".ssh", ".config/gh", "p/venv", "p/sub"]);
-        let home = host.user.home.clone();
-        for value in [
-            &home,
-            home.parent().unwrap(),
-            &home.join(".ssh"),
-            &home.join(".config"),
-            Path::new("relative"),
-            &home.join("p/venv"),
-        ] {
-            host.environment.vars.insert("JAVA_HOME".into(), value.into());
-            assert_eq!(shown_below_home(&host, &project), Vec::<String>::new(), "{}", value.display());
-        }
-    }
-
-    #[test]
-    fn a_root_that_is_a_link_is_shown_at_the_links_place() {
-        let (_dir, host, project) = setting(&["data/nvm"]);
-        symlink("data/nvm", host.user.home.join(".nvm")).unwrap();
-        let found = detect(&host, &project).unwrap();
-        let mount = &found[0].mounts[0];
-        assert_eq!(
-            (&mount.source, &mount.dest),
-            (&host.user.home.join("data/nvm"), &host.user.home.join(".nvm"))
-        );
-    }
-
-    #[test]
-    fn a_root_that_leads_into_the_system_is_shown_as_a_link() {
-        let (_dir, host, project) = setting(&[]);
-        fs::create_dir_all(host.at("/opt/nvm")).unwrap();
-        symlink(host.at("/opt/nvm"), host.user.home.join(".nvm")).unwrap();
-        let found = detect(&host, &project).unwrap();
-        assert_eq!(found[0].mounts[0].kind, MountKind::Symlink(host.at("/opt/nvm")));
-    }
-
-    #[test]
-    fn a_link_to_a_place_of_credentials_is_not_shown() {
-        let (_dir, host, project) = setting(&[".ssh"]);
-        symlink(".ssh", host.user.home.join(".nvm")).unwrap();
-        symlink("/", host.user.home.join("bin")).unwrap();
-        assert_eq!(shown_below_home(&host, &project), Vec::<String>::new());
-    }
-
-    #[test]
-    fn what_path_leads_to_is_shown() {
-        let dirs = ["tools/x/bin", "tools/x/lib", "y", ".cargo/bin", "p/bin", "real/bin"];
-        let (_dir, mut host, project) = setting(&dirs);
-        let home = host.user.home.clone();
-        symlink(home.join("real"), home.join("current")).unwrap();
-        fs::create_dir_all(host.at("/usr/bin")).unwrap();
-        fs::create_dir_all(host.at("/mnt/c/bin")).unwrap();
-        let entries =
-            ["tools/x/bin", "y", ".cargo/bin", "p/bin", "current/bin", "gone"].map(|dir| home.join(dir));
-        let entries = entries.into_iter().chain([home.clone(), host.at("/usr/bin"), host.at("/mnt/c/bin")]);
-        host.environment.vars.insert("PATH".into(), std::env::join_paths(entries).unwrap());
-        assert_eq!(shown_below_home(&host, &project), [".cargo/bin", "current", "real/bin", "tools/x", "y"]);
-    }
-}
+mod tests;

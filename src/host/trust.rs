@@ -16,6 +16,8 @@ const BUNDLES: [&str; 5] = [
     "/etc/ssl/cert.pem",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
 ];
+const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
+const END: &[u8] = b"-----END CERTIFICATE-----";
 /// No bundle of roots is longer than this (bytes).
 const LIMIT: u64 = 8 << 20;
 
@@ -62,6 +64,51 @@ fn pem(path: &Path) -> Option<Vec<u8>> {
     if !regular || file.take(LIMIT + 1).read_to_end(&mut bytes).ok()? as u64 > LIMIT {
         return None;
     }
-    let marker = b"-----BEGIN CERTIFICATE-----";
-    bytes.windows(marker.len()).any(|window| window == marker).then_some(bytes)
+    Some(certificates(&bytes)).filter(|found| !found.is_empty())
+}
+
+/// The certificates of a PEM text and nothing else: a key beside them stays out.
+fn certificates(pem: &[u8]) -> Vec<u8> {
+    let mut found = Vec::new();
+    let mut block: Option<Vec<u8>> = None;
+    for line in pem.split(|&byte| byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        match &mut block {
+            _ if line == BEGIN => block = Some([line, b"\n"].concat()),
+            Some(text) if line == END => {
+                found.append(text);
+                found.extend([line, b"\n"].concat());
+                block = None;
+            }
+            Some(text)
+                if line.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/= \t".contains(byte)) =>
+            {
+                text.extend([line, b"\n"].concat());
+            }
+            // Something else begins: what there was of a certificate is none.
+            _ => block = None,
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_certificates_are_taken_of_a_file() {
+        let cert = "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n";
+        let key = "-----BEGIN PRIVATE KEY-----\nSECRET\n-----END PRIVATE KEY-----\n";
+        for (text, want) in [
+            (format!("{key}{cert}"), cert.to_owned()),
+            (format!("{cert}{key}{cert}"), format!("{cert}{cert}")),
+            (format!("name: SECRET!\n{}", cert.replace('\n', "\r\n")), cert.to_owned()),
+            (format!("-----BEGIN CERTIFICATE-----\n{key}-----END CERTIFICATE-----\n{cert}"), cert.to_owned()),
+            (format!("-----BEGIN CERTIFICATE-----\nQUJD\n{key}"), String::new()),
+            (key.to_owned(), String::new()),
+        ] {
+            assert_eq!(String::from_utf8(certificates(text.as_bytes())).unwrap(), want, "{text}");
+        }
+    }
 }

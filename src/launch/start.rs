@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
 use crate::egress::reach;
 use crate::error::{Error, Kind, Result};
+use crate::host::sources::Sources;
 use crate::plan::bwrap::{Number, Numbers, arguments, command};
-use crate::plan::operation::{BindSource, BwrapOp};
+use crate::plan::operation::{BindSource, BwrapOp, DoorOp, Missing};
 use crate::plan::{NetworkPlan, Plan};
 use crate::terminal::{Stream, Streams, Terminal};
 
@@ -33,16 +34,60 @@ pub struct Held {
     pub notes: Vec<String>,
 }
 
+/// Where the sources of a plan are.
+pub struct Supplies<'a> {
+    /// ai-jail's data directory.
+    pub data: &'a Path,
+    /// Directories of ours that lie in a tree which the jail sees, and are covered there.
+    pub covered: &'a [PathBuf],
+    /// What was held when it was looked at.
+    pub sources: &'a Sources,
+}
+
 /// Sends the order: the warden builds the jail from here on, until [`held`].
 pub fn order(
     keeper: &Keeper,
     plan: &Plan,
-    data: &Path,
+    supplies: &Supplies<'_>,
     streams: &Streams,
     terminal: Option<&Terminal>,
 ) -> Result<()> {
-    store::prepare(data, &plan.store)?;
-    send(keeper, plan, streams, terminal)
+    store::make_own(supplies.covered)?;
+    let store = store::prepare(supplies.data, &plan.store)?;
+    if let Some(store) = &store {
+        unlock(store, plan)?;
+    }
+    let open = |path: &Path| match store.as_ref().map(|store| store.open(path)).transpose()?.flatten() {
+        Some(object) => Ok(object),
+        None => supplies.sources.open(path),
+    };
+    send(keeper, plan, open, streams, terminal)
+}
+
+/// Makes the way to every mount point in a directory of ours usable.
+fn unlock(store: &store::Store, plan: &Plan) -> Result<()> {
+    // A mount that waited in the staging area is known by its place there.
+    let staged = |dest: &Path| {
+        plan.door.iter().find_map(|operation| match operation {
+            DoorOp::Place { staged, root, below, .. } if root.join(below) == dest => Some(staged.as_path()),
+            _ => None,
+        })
+    };
+    let ours = |root: &Path| {
+        let root = staged(root).unwrap_or(root);
+        plan.operations.iter().find_map(|operation| match operation {
+            BwrapOp::Bind { source: BindSource::Checked(path), dest, .. } if dest == root => {
+                Some(path.as_path())
+            }
+            _ => None,
+        })
+    };
+    plan.door.iter().try_for_each(|operation| match operation {
+        DoorOp::Place { root, below, missing, .. } if *missing != Missing::Refuse => {
+            ours(root).map_or(Ok(()), |path| store.unlock(path, below))
+        }
+        _ => Ok(()),
+    })
 }
 
 /// Waits until the jail that was ordered is held.
@@ -88,7 +133,13 @@ impl Descriptors {
     }
 }
 
-fn send(keeper: &Keeper, plan: &Plan, streams: &Streams, terminal: Option<&Terminal>) -> Result<()> {
+fn send(
+    keeper: &Keeper,
+    plan: &Plan,
+    open: impl Fn(&Path) -> Result<OwnedFd>,
+    streams: &Streams,
+    terminal: Option<&Terminal>,
+) -> Result<()> {
     let mut descriptors = Descriptors::default();
     let mut standard = [0; 3];
     for (position, stream) in [streams.stdin, streams.stdout, streams.stderr].into_iter().enumerate() {
@@ -121,7 +172,7 @@ fn send(keeper: &Keeper, plan: &Plan, streams: &Streams, terminal: Option<&Termi
     for operation in &plan.operations {
         match operation {
             BwrapOp::Bind { source: BindSource::Checked(path), .. } => {
-                sources.push(descriptors.add(store::open_source(path)?))
+                sources.push(descriptors.add(open(path)?))
             }
             BwrapOp::File { content, .. } | BwrapOp::Cover { content, .. } => {
                 files.push(descriptors.bytes("file", content)?)

@@ -1,12 +1,13 @@
 //! ai-jail's own directories on the host: private homes, agents' state.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, mkdirat, open, openat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, open, openat, openat2};
 use rustix::io::Errno;
 
 use crate::error::{Error, Kind, Result};
@@ -16,9 +17,12 @@ use crate::plan::StoreOp;
 ///
 /// Below `root` no symlink is followed: an agent writes into these directories, and must not be able to choose what the
 /// next launch mounts.
-pub fn prepare(root: &Path, operations: &[StoreOp]) -> Result<()> {
+/// A directory of ours that the agent made unusable is made usable again.
+///
+/// Returns the store, whose objects [`Store::open`] opens.
+pub fn prepare(root: &Path, operations: &[StoreOp]) -> Result<Option<Store>> {
     if operations.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     fs::DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(|error| failed(root, error))?;
     let root_fd =
@@ -51,7 +55,58 @@ pub fn prepare(root: &Path, operations: &[StoreOp]) -> Result<()> {
             }
         }
     }
-    Ok(())
+    Ok(Some(Store { path: root.to_path_buf(), root: root_fd }))
+}
+
+/// Makes directories of ours that a tree of the jail holds, so that there is something to cover: nobody in the jail can
+/// then make them.
+pub fn make_own(directories: &[PathBuf]) -> Result<()> {
+    directories.iter().try_for_each(|directory| {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(|error| failed(directory, error))
+    })
+}
+
+/// ai-jail's data directory, held.
+pub struct Store {
+    path: PathBuf,
+    root: OwnedFd,
+}
+
+impl Store {
+    /// Opens a source below the store as the object that is mounted, through no symlink; `None` for one that lies elsewhere.
+    pub fn open(&self, path: &Path) -> Result<Option<OwnedFd>> {
+        let Ok(below) = path.strip_prefix(&self.path) else { return Ok(None) };
+        openat2(
+            &self.root,
+            below,
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        )
+        .map(Some)
+        .map_err(|error| blocked(path, error))
+    }
+
+    /// Makes the directories on the way to a mount point below `path` usable, as far as there are any: what the agent did
+    /// to their modes must not stop the next launch.
+    pub fn unlock(&self, path: &Path, below: &Path) -> Result<()> {
+        let Ok(root) = path.strip_prefix(&self.path) else { return Ok(()) };
+        let mut current = rustix::io::dup(&self.root).map_err(|error| failed(path, error))?;
+        for component in root.components().chain(below.components()) {
+            let Component::Normal(name) = component else { continue };
+            current = match step(&current, name) {
+                Ok(next) => next,
+                // What is in the way is moved aside when the mount point is made.
+                Err(_) => return Ok(()),
+            };
+            usable(&current).map_err(|error| failed(path, error))?;
+        }
+        Ok(())
+    }
 }
 
 fn make(root: &Path, root_fd: &OwnedFd, below: &Path) -> Result<OwnedFd> {
@@ -62,22 +117,34 @@ fn make(root: &Path, root_fd: &OwnedFd, below: &Path) -> Result<OwnedFd> {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(failed(&root.join(below), error)),
         }
-        current = openat2(
-            &current,
-            name,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::empty(),
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
-        )
-        .map_err(|error| blocked(&root.join(below), error))?;
+        current = step(&current, name).map_err(|error| blocked(&root.join(below), error))?;
+        usable(&current).map_err(|error| failed(&root.join(below), error))?;
     }
     Ok(current)
 }
 
-/// Opens a source as the object that is mounted, without following a symlink at its end.
-pub fn open_source(path: &Path) -> Result<OwnedFd> {
-    openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| Error::new(Kind::Setup, format!("cannot open {}", path.display())).because(error))
+fn step(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    openat2(
+        parent,
+        name,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
+}
+
+/// Gives the owner of a directory of ours what the owner needs, through the descriptor.
+fn usable(directory: &OwnedFd) -> Result<(), Errno> {
+    let stat = fstat(directory)?;
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory
+        || stat.st_uid != rustix::process::geteuid().as_raw()
+        || mode.contains(Mode::RWXU)
+    {
+        return Ok(());
+    }
+    // The kernel's own link leads to the object itself, which is no symlink.
+    chmod(format!("/proc/self/fd/{}", directory.as_raw_fd()), mode | Mode::RWXU)
 }
 
 fn failed(path: &Path, error: impl std::fmt::Display) -> Error {
@@ -95,5 +162,51 @@ fn blocked(path: &Path, error: Errno) -> Error {
         .because("something in the jail may have put it there to choose what is mounted next")
         .hint("look at it, then remove it"),
         other => failed(path, other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+
+    fn set(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_the_agent_did_to_modes_is_undone_on_the_way_to_every_mount() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("ai-jail");
+        let operations = [StoreOp::Directory("homes/p/home".into())];
+        prepare(&root, &operations).unwrap();
+        let home = root.join("homes/p/home");
+        fs::create_dir_all(home.join("src/p")).unwrap();
+        set(&home.join("src/p"), 0);
+        set(&home.join("src"), 0);
+        set(&home, 0o400);
+        let store = prepare(&root, &operations).unwrap().unwrap();
+        store.unlock(&home, Path::new("src/p")).unwrap();
+        for (path, mode) in [("", 0o700), ("src", 0o700), ("src/p", 0o700)] {
+            assert_eq!(fs::metadata(home.join(path)).unwrap().mode() & 0o7777, mode, "{path}");
+        }
+        store.unlock(&home, Path::new("src/missing/x")).unwrap();
+    }
+
+    #[test]
+    fn no_mode_is_changed_through_a_symlink_and_none_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("ai-jail");
+        let store = prepare(&root, &[StoreOp::Directory("h".into())]).unwrap().unwrap();
+        let victim = dir.path().join("victim");
+        fs::create_dir(&victim).unwrap();
+        set(&victim, 0o500);
+        std::os::unix::fs::symlink(&victim, root.join("h/link")).unwrap();
+        store.unlock(&root.join("h"), Path::new("link")).unwrap();
+        assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o7777, 0o500);
+        assert_eq!(store.open(&root.join("h/link")).unwrap_err().kind(), Kind::Refused);
+        assert!(store.open(&root.join("h")).unwrap().is_some(), "control");
+        assert!(store.open(&victim).unwrap().is_none(), "not the store's");
     }
 }

@@ -104,9 +104,10 @@ impl Mounts {
                 return self.operations.push(BwrapOp::Symlink { target: target.clone(), dest });
             }
         };
-        if matches!(source, BindSource::Checked(_)) {
+        if let BindSource::Checked(host) = &source {
             // Verified before anything is done with it.
-            self.door.insert(self.sources, DoorOp::Verify { path: dest.clone(), source: self.sources });
+            let verify = DoorOp::Verify { path: dest.clone(), source: self.sources, host: host.clone() };
+            self.door.insert(self.sources, verify);
             self.sources += 1;
         }
         self.operations.push(BwrapOp::Bind { source, dest, access: rule.access });

@@ -119,6 +119,9 @@ pub enum DoorOp {
         path: PathBuf,
         /// Which of the checked sources it must be.
         source: usize,
+        /// The source on the host, for the user.
+        #[serde(with = "crate::plan::raw")]
+        host: PathBuf,
     },
     /// Moves a staged mount to its place inside a tree that others can change.
     Place {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::plan::operation::{Access, depth};
+use crate::policy::Grant;
 use crate::policy::origin::Origin;
 
 /// Where the contents of a rule come from.
@@ -100,6 +101,40 @@ impl FileRules {
     }
 }
 
+/// Adds what the grants say about a path of the host wherever else that path is shown (FS-4): what is read-only under one
+/// name is read-only under all.
+pub fn everywhere(mut rules: Vec<FileRule>, grants: &[Grant]) -> Vec<FileRule> {
+    let read_only: Vec<&Grant> = grants.iter().filter(|grant| grant.access == Access::ReadOnly).collect();
+    let mut derived = Vec::new();
+    for rule in rules.iter_mut().filter(|rule| rule.access == Access::Writable) {
+        let Source::Host(source) = &rule.source else { continue };
+        let granted = grants.iter().any(|grant| grant.dest == rule.dest && grant.source == *source);
+        for grant in &read_only {
+            let Ok(below) = grant.source.strip_prefix(source) else { continue };
+            if below.as_os_str().is_empty() {
+                // The same object under two names, both granted: read-only beats writable as it does under one.
+                if granted && grant.origin.layer >= rule.origin.layer {
+                    rule.access = Access::ReadOnly;
+                }
+                continue;
+            }
+            let dest = rule.dest.join(below);
+            derived.push(FileRule {
+                dest,
+                source: Source::Host(grant.source.clone()),
+                shape: grant.shape,
+                access: Access::ReadOnly,
+                tree: Tree::Theirs,
+                origin: grant.origin.clone(),
+            });
+        }
+    }
+    // What has a rule of its own under that name keeps it.
+    derived.retain(|new| !rules.iter().any(|rule| rule.dest == new.dest));
+    rules.extend(derived);
+    rules
+}
+
 fn enclosing<'a>(rules: &'a [FileRule], dest: &Path) -> Option<&'a FileRule> {
     rules
         .iter()
@@ -161,6 +196,44 @@ mod tests {
         ];
         for (path, expected) in cases {
             assert_eq!(rules.deciding(Path::new(path)).map(|rule| rule.access), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_read_only_grant_holds_under_every_name_of_the_path() {
+        use Access::{ReadOnly, Writable};
+        let grant = |source: &str, dest: &str, access, layer| Grant {
+            source: source.into(),
+            dest: dest.into(),
+            access,
+            shape: Shape::Directory,
+            origin: Origin { layer, what: "test".to_owned(), place: None },
+        };
+        let grants = [
+            grant("/p/ro", "/p/ro", ReadOnly, Layer::CommandLine),
+            grant("/p", "/mnt/alias", Writable, Layer::CommandLine),
+            grant("/p", "/mnt/alias2/deep", Writable, Layer::CommandLine),
+            grant("/q", "/q", ReadOnly, Layer::CommandLine),
+            grant("/q", "/mnt/q", Writable, Layer::CommandLine),
+            grant("/u", "/u", ReadOnly, Layer::User),
+            grant("/u", "/mnt/u", Writable, Layer::CommandLine),
+        ];
+        let mut rules = vec![rule("/p", "/p", Writable, Layer::BuiltIn)];
+        for grant in &grants {
+            let (dest, source) = (grant.dest.to_str().unwrap(), grant.source.to_str().unwrap());
+            rules.push(rule(dest, source, grant.access, grant.origin.layer));
+        }
+        let rules = FileRules::new(everywhere(rules, &grants));
+        for (path, expected) in [
+            ("/p/x", Writable),
+            ("/p/ro/x", ReadOnly),
+            ("/mnt/alias/x", Writable),
+            ("/mnt/alias/ro/x", ReadOnly),
+            ("/mnt/alias2/deep/ro/x", ReadOnly),
+            ("/mnt/q/x", ReadOnly),
+            ("/mnt/u/x", Writable),
+        ] {
+            assert_eq!(rules.deciding(Path::new(path)).map(|rule| rule.access), Some(expected), "{path}");
         }
     }
 

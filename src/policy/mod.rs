@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use crate::config::settings::{HomeMode, Limits, Profile, Protect, Settings};
 use crate::host::agents::Agent;
+use crate::host::sources::Sources;
 use crate::host::system::SystemMount;
 use crate::host::user::User;
 use crate::plan::operation::Access;
@@ -80,6 +81,32 @@ pub struct Facts {
     pub trust_covers: Vec<PathBuf>,
     /// The host's resolv.conf, for the open network.
     pub resolv_conf: Option<String>,
+    /// What is covered wherever a rule shows it.
+    pub covers: Vec<Cover>,
+    /// The sources as they were when they were looked at; the launch mounts these.
+    pub sources: Sources,
+}
+
+/// A place of the host that no tree shows as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cover {
+    /// On the host, its parents free of symlinks.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: CoverKind,
+    /// Why.
+    pub reason: String,
+}
+
+/// What is covered where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CoverKind {
+    /// A directory of ai-jail's own: everywhere, and made when it is missing in a writable tree.
+    Own,
+    /// A place of credentials below the home: in the project and in grants that do not name it.
+    Credential,
+    /// A file with credentials in a toolchain: in what is shown of toolchains.
+    Installed,
 }
 
 /// The trust bundle.
@@ -222,6 +249,8 @@ pub struct Policy {
     pub protected: Vec<ProtectedPath>,
     /// What is covered.
     pub hidden: Vec<Hidden>,
+    /// ai-jail's own directories that lie in a writable tree, covered there; they have to exist before the launch.
+    pub own: Vec<PathBuf>,
     /// The environment.
     pub environment: BTreeMap<String, Sourced<OsString>>,
     /// The network.

@@ -1,5 +1,6 @@
 //! Settings and facts become a policy.
 
+mod covers;
 mod etc;
 mod home;
 mod protected;
@@ -15,7 +16,7 @@ use crate::host::system::{MountKind, SystemMount};
 use crate::plan::operation::Access;
 
 use super::env;
-use super::files::{FileRule, FileRules, Shape, Source, Tree};
+use super::files::{self, FileRule, FileRules, Shape, Source, Tree};
 use super::host_rule::{HostPattern, Hosts};
 use super::net::NetPolicy;
 use super::origin::{Layer, Origin, Sourced};
@@ -35,12 +36,14 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         Profile::ReadOnly | Profile::Lockdown => Access::ReadOnly,
     };
     let home = facts.user.home_real.clone();
-    let rules = FileRules::new(rules(settings, facts, &home, project_access)?);
+    let rules = rules(settings, facts, &home, project_access)?;
+    let rules = FileRules::new(files::everywhere(rules, &facts.grants));
     let network = network(settings, facts, &mut warnings)?;
     let environment = variables::resolve(settings, facts, &rules, &network, &home);
     warnings.extend(env::unset(settings, &facts.environment));
-    let hidden = protected::hidden(facts, &home);
-    let protected = protected::protected(settings, facts, &rules, &hidden, &mut warnings);
+    let covers = covers::covers(facts, &rules, &mut warnings)?;
+    let mut protected = protected::protected(settings, facts, &rules, &covers.hidden, &mut warnings);
+    protected.extend(covers.pinned);
     let landlock_abi = landlock(profile, facts, &mut warnings)?;
     let proc_view = proc_view(settings, landlock_abi)?;
     warnings.extend(proc_view.weaker().map(str::to_owned));
@@ -56,7 +59,8 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         agent: facts.agent.as_ref().map(|agent| agent.name.0.clone()),
         system: facts.system.clone(),
         made: etc::made(settings, facts, &network, &home, &protected),
-        hidden,
+        hidden: covers.hidden,
+        own: covers.own,
         files: rules,
         protected,
         environment,
@@ -125,6 +129,9 @@ fn rules(settings: &Settings, facts: &Facts, home: &Path, project_access: Access
     if settings.profile.value == Profile::Devbox {
         rules.extend(home::devbox(facts));
     }
+    // What the user grants is the user's own, whole: nothing of the private home is put into it.
+    let granted = |rule: &FileRule| facts.grants.iter().any(|grant| rule.dest.starts_with(&grant.dest));
+    rules.retain(|rule| !(rule.origin.layer == Layer::BuiltIn && home::fills(rule, home) && granted(rule)));
     // What the system's own mounts show already needs no rule.
     rules.retain(|rule| !matches!(&rule.source, Source::Host(source) if rule.access == Access::ReadOnly && system_shows(&facts.system, source, &rule.dest)));
     Ok(rules)

@@ -16,7 +16,7 @@ use crate::host::doctor::{Check, Facts, Status, checks, refusal, verdict};
 use crate::host::kernel::Kernel;
 use crate::launch::keeper::Keeper;
 use crate::launch::protocol::{LISTENERS, Reply, Request as Ask};
-use crate::launch::start::{held, order};
+use crate::launch::start::{Supplies, held, order};
 use crate::report;
 use crate::sanitize::escape;
 use crate::sys::process::{own_signals, own_umask};
@@ -102,7 +102,8 @@ fn trial() -> Result<()> {
         &Request { options: &options, command: &[OsString::from("true")], umask, ignored },
     )?;
     let streams = Streams { stdin: Stream::Other, stdout: Stream::Other, stderr: Stream::Other };
-    order(&keeper, &prepared.plan, &prepared.data, &streams, None)?;
+    let supplies = Supplies { data: &prepared.data, covered: &prepared.covered, sources: &prepared.sources };
+    order(&keeper, &prepared.plan, &supplies, &streams, None)?;
     let held = held(&keeper)?;
     if held.listeners.len() != LISTENERS {
         return Err(Error::new(

@@ -12,6 +12,7 @@ use crate::host::Host;
 use crate::host::bwrap::Bwrap;
 use crate::host::command::Command;
 use crate::host::project::Project;
+use crate::host::sources::Sources;
 use crate::host::survey::survey;
 use crate::plan::Plan;
 use crate::plan::compile::{Context, compile};
@@ -46,6 +47,10 @@ pub(super) struct Prepared {
     pub(super) data: PathBuf,
     /// `$XDG_STATE_HOME/ai-jail`.
     pub(super) state: PathBuf,
+    /// Our own directories that lie in a tree which the jail sees.
+    pub(super) covered: Vec<PathBuf>,
+    /// What was held when it was looked at.
+    pub(super) sources: Sources,
 }
 
 /// Reads the machine and the configuration, resolves the policy, compiles the plan. Changes nothing.
@@ -99,6 +104,7 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>) -> Result<Prepared> {
     };
     let plan = compile(&policy, &context)?;
     Ok(Prepared {
+        covered: policy.own.clone(),
         policy,
         plan,
         streams,
@@ -106,6 +112,7 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>) -> Result<Prepared> {
         swept: Vec::new(),
         trees: facts.trees,
         state: host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail"),
+        sources: facts.sources,
     })
 }
 

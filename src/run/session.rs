@@ -12,7 +12,7 @@ use crate::egress::{Door, NetEvent, Observer, Verdict};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Places};
 use crate::launch::keeper::Keeper;
-use crate::launch::start::order;
+use crate::launch::start::{Supplies, order};
 use crate::launch::supervisor::{End, SetUp, Supervisor};
 use crate::plan::operation::Access;
 use crate::plan::show;
@@ -36,7 +36,8 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     }
     let started = Instant::now();
     let terminal = Terminal::open(streams, Classes::default())?;
-    order(&keeper, plan, &prepared.data, streams, terminal.as_ref()).map_err(cause)?;
+    let supplies = Supplies { data: &prepared.data, covered: &prepared.covered, sources: &prepared.sources };
+    order(&keeper, plan, &supplies, streams, terminal.as_ref()).map_err(cause)?;
     // While the jail is built and held: nothing runs before the log is open.
     let session = SessionId::new(OffsetDateTime::now_utc(), std::process::id());
     let guard = guard(prepared, &session, reporter);

@@ -8,6 +8,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod grants;
 mod ipc;
 mod later_execution;
 mod later_sessions;

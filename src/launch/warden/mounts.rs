@@ -3,8 +3,11 @@
 //! Every destination is opened component by component beneath the root of the mount that holds it, with no symlink
 //! anywhere, and mounted onto as the object that was opened. What others do to names meanwhile changes nothing.
 
-use std::io;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
@@ -18,6 +21,11 @@ use crate::plan::operation::{Access, DoorOp, Missing};
 use crate::sys::namespace::{MountLimit, restrict_mount};
 
 use super::Failure;
+
+/// How many random names are tried for what is moved aside.
+const ASIDE_ATTEMPTS: usize = 16;
+/// As much of the old name is kept in it (bytes).
+const ASIDE_NAME: usize = 200;
 
 /// Which object on which file system: what was checked before the launch and what was mounted must be the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +51,7 @@ pub(super) fn finish(
     let empty = Empty { staging };
     for operation in operations {
         match operation {
-            DoorOp::Verify { path, source } => verify(path, sources.get(*source))?,
+            DoorOp::Verify { path, source, host } => verify(path, sources.get(*source), host)?,
             DoorOp::Place { staged, root, below, missing, access } => {
                 place(staged, &Place { root, below }, *missing, *access, &mut notes)?
             }
@@ -72,23 +80,29 @@ impl Place<'_> {
     }
 
     fn open_root(&self) -> Result<OwnedFd, Failure> {
-        openat(
-            CWD,
-            self.root,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(|error| failed("open", self.root, error))
+        plain(self.root, OFlags::DIRECTORY).map_err(|error| failed("open", self.root, error))
     }
 
     /// Opens the destination itself, without following anything.
     fn open(&self) -> Result<OwnedFd, Errno> {
-        let root = openat(CWD, self.root, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let root = plain(self.root, OFlags::empty())?;
         if self.below.as_os_str().is_empty() {
             return Ok(root);
         }
         beneath(root.as_fd(), self.below)
     }
+}
+
+/// Opens an absolute path of the jail. The way to a mount may lead through a tree that others change, so no component may
+/// be a symlink.
+fn plain(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    openat2(
+        CWD,
+        path,
+        OFlags::PATH | OFlags::CLOEXEC | flags,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
 }
 
 fn beneath(root: BorrowedFd<'_>, below: &Path) -> Result<OwnedFd, Errno> {
@@ -124,14 +138,13 @@ fn directory(root: BorrowedFd<'_>, below: &Path) -> Result<OwnedFd, Errno> {
     )
 }
 
-fn verify(path: &Path, expected: Option<&Identity>) -> Result<(), Failure> {
-    let mounted = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| failed("open", path, error))?;
+fn verify(path: &Path, expected: Option<&Identity>, host: &Path) -> Result<(), Failure> {
+    let mounted = plain(path, OFlags::empty()).map_err(|error| failed("open", path, error))?;
     if Some(&Identity::of(&mounted)?) == expected {
         return Ok(());
     }
     Err(Failure::new(
-        format!("{} was replaced while the jail was being set up", path.display()),
+        format!("{} was replaced while the jail was being set up", host.display()),
         "what was mounted is not what was checked",
     ))
 }
@@ -224,15 +237,21 @@ fn move_aside(
     place: &Place<'_>,
     notes: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    for attempt in 1..100 {
-        let mut aside = name.as_os_str().to_os_string();
-        aside.push(format!(".moved-aside-{attempt}"));
-        match renameat_with(parent, name, parent, &aside, RenameFlags::NOREPLACE) {
+    let mut random =
+        File::open("/dev/urandom").map_err(|error| failed_io("move aside", &place.path(), error))?;
+    for _ in 0..ASIDE_ATTEMPTS {
+        // Nobody can have made every name, and nobody knows the next one.
+        let mut bytes = [0; 8];
+        random.read_exact(&mut bytes).map_err(|error| failed_io("move aside", &place.path(), error))?;
+        let mut aside = name.as_os_str().as_bytes().iter().take(ASIDE_NAME).copied().collect::<Vec<u8>>();
+        aside.extend(format!(".moved-aside-{:016x}", u64::from_ne_bytes(bytes)).bytes());
+        let aside = OsStr::from_bytes(&aside);
+        match renameat_with(parent, name, parent, aside, RenameFlags::NOREPLACE) {
             Ok(()) => {
                 notes.push(format!(
                     "{} was in the way of a mount and is now called {}",
                     place.path().display(),
-                    Path::new(&aside).display()
+                    Path::new(aside).display()
                 ));
                 return Ok(());
             }
@@ -242,7 +261,7 @@ fn move_aside(
     }
     Err(Failure::new(
         format!("{} blocks a mount point", place.path().display()),
-        "too many names were moved aside before",
+        "no free name was found for it",
     ))
 }
 

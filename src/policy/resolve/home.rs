@@ -1,9 +1,7 @@
 //! The private home, the agent's state in it, and the credentials of a real one.
 
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
-use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::config::settings::{HomeMode, Profile, Settings};
@@ -12,28 +10,8 @@ use crate::plan::operation::Access;
 use crate::policy::Facts;
 use crate::policy::files::{FileRule, Shape, Source, Tree};
 use crate::policy::origin::Origin;
-use crate::presets::preset;
 
 use super::{host_rule, keeps_state};
-
-/// `presets/credentials.toml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Credentials {
-    pub(super) place: Vec<Place>,
-}
-
-/// One row of it.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Place {
-    pub(super) paths: Vec<String>,
-    pub(super) reason: String,
-}
-
-#[expect(clippy::expect_used, reason = "compiled in; a test parses it")]
-pub(super) static CREDENTIALS: LazyLock<Credentials> =
-    LazyLock::new(|| serde_json::from_str(preset!("credentials")).expect("credentials.toml parses"));
 
 /// The home and what of the agent's state lies in it.
 pub(super) fn rules(settings: &Settings, facts: &Facts, home: &Path) -> Vec<FileRule> {
@@ -101,6 +79,11 @@ fn state_rules(
     rules
 }
 
+/// Whether a rule puts something of ours into the home.
+pub(super) fn fills(rule: &FileRule, home: &Path) -> bool {
+    rule.dest != home && (rule.tree == Tree::Ours || matches!(rule.source, Source::Content(_)))
+}
+
 fn ours(dest: PathBuf, source: Source, shape: Shape, origin: Origin) -> FileRule {
     FileRule { dest, source, shape, access: Access::Writable, tree: Tree::Ours, origin }
 }
@@ -152,19 +135,6 @@ pub(super) fn devbox(facts: &Facts) -> Vec<FileRule> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_credential_place_is_a_plain_path_with_a_reason() {
-        for row in &CREDENTIALS.place {
-            assert!(row.reason.len() > 8, "{row:?}");
-            for path in &row.paths {
-                assert!(
-                    Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_))),
-                    "{path}"
-                );
-            }
-        }
-    }
 
     #[test]
     fn project_names_differ_by_the_whole_path_and_hold_no_foreign_characters() {

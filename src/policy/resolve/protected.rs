@@ -1,14 +1,10 @@
 //! What is held or covered in the trees that the jail may write.
 
-use std::path::Path;
-
 use crate::config::settings::{Protect, Settings};
 use crate::host::protected::Hold;
 use crate::plan::operation::Access;
 use crate::policy::files::{FileRules, Source};
 use crate::policy::{Facts, Hidden, ProtectedPath};
-
-use super::home::CREDENTIALS;
 
 /// What is held in every writable tree, less what is covered by something empty.
 pub(super) fn protected(
@@ -52,18 +48,4 @@ pub(super) fn protected(
         }
     }
     protected
-}
-
-/// Where a home directory itself is the project, its credential places are covered.
-pub(super) fn hidden(facts: &Facts, home: &Path) -> Vec<Hidden> {
-    let Ok(home_below) = home.strip_prefix(&facts.project) else { return Vec::new() };
-    let places =
-        CREDENTIALS.place.iter().flat_map(|row| row.paths.iter().map(move |path| (path, &row.reason)));
-    places
-        .map(|(place, reason)| Hidden {
-            root: facts.project.clone(),
-            below: home_below.join(place),
-            reason: reason.clone(),
-        })
-        .collect()
 }

@@ -1,0 +1,143 @@
+//! Which places below a home hold credentials, and what is covered where one would be shown.
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::Host;
+use crate::policy::{Cover, CoverKind};
+use crate::presets::preset;
+
+/// `presets/credentials.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// The rows.
+    pub place: Vec<Place>,
+}
+
+/// One row of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Relative to the home.
+    pub paths: Vec<String>,
+    /// What is kept there.
+    pub reason: String,
+    /// Whether programs are installed below such a place as well.
+    #[serde(default)]
+    pub programs: bool,
+}
+
+/// The table that is compiled in.
+#[expect(clippy::expect_used, reason = "compiled in; a test parses it")]
+pub static TABLE: LazyLock<Table> =
+    LazyLock::new(|| serde_json::from_str(preset!("credentials")).expect("credentials.toml parses"));
+
+/// What has to be covered in any of `shown` (resolved directories of the host): the places of credentials that lie in one,
+/// and what they lead to, as far as they exist.
+pub(super) fn covers(host: &Host, shown: &[&Path]) -> Vec<Cover> {
+    let home = &host.user.home_real;
+    let mut covers = Vec::new();
+    for row in &TABLE.place {
+        for path in &row.paths {
+            let place = home.join(path);
+            if !shown.iter().any(|tree| place.starts_with(tree)) || place.symlink_metadata().is_err() {
+                continue;
+            }
+            let cover = |path| Cover { path, kind: CoverKind::Credential, reason: row.reason.clone() };
+            // A symlink on the way or at the end: what it leads to may be shown under its own name.
+            if let Ok(real) = place.canonicalize()
+                && real != place
+                && !home.starts_with(&real)
+            {
+                covers.push(cover(real));
+            }
+            covers.push(cover(place));
+        }
+    }
+    covers
+}
+
+/// ai-jail's own directories, existing or not, free of symlinks: what the launcher's environment names, and where they are
+/// without it, since the next launch may not have the same environment.
+pub(super) fn own(host: &Host) -> Vec<PathBuf> {
+    let mut own = Vec::new();
+    for (name, fallback) in [
+        ("XDG_CONFIG_HOME", ".config"),
+        ("XDG_DATA_HOME", ".local/share"),
+        ("XDG_STATE_HOME", ".local/state"),
+    ] {
+        for base in [host.xdg(name, fallback), host.user.home_real.join(fallback)] {
+            let place = resolved(&base.join("ai-jail"));
+            if !own.contains(&place) {
+                own.push(place);
+            }
+        }
+    }
+    own
+}
+
+/// A path with the symlinks of its existing part resolved.
+fn resolved(path: &Path) -> PathBuf {
+    for existing in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (existing.canonicalize(), path.strip_prefix(existing)) {
+            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        }
+    }
+    path.to_path_buf()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::host::tests::machine;
+
+    #[test]
+    fn every_credential_place_is_a_plain_path_with_a_reason() {
+        for row in &TABLE.place {
+            assert!(row.reason.len() > 8, "{row:?}");
+            for path in &row.paths {
+                assert!(
+                    Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_))),
+                    "{path}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_exists_in_a_shown_tree_is_covered_with_what_it_leads_to() {
+        let (_dir, host) = machine();
+        let home = host.user.home.clone();
+        for dir in [".ssh", "real-aws", ".config/gh"] {
+            fs::create_dir_all(home.join(dir)).unwrap();
+        }
+        symlink("real-aws", home.join(".aws")).unwrap();
+        let covered = |shown: &Path| {
+            let mut paths: Vec<_> = covers(&host, &[shown]).into_iter().map(|cover| cover.path).collect();
+            paths.sort();
+            paths
+        };
+        let want = [".aws", ".config/gh", ".ssh", "real-aws"].map(|path| home.join(path));
+        assert_eq!(covered(&home), want);
+        assert_eq!(covered(&home.join(".config")), [home.join(".config/gh")]);
+        assert_eq!(covered(&home.join("src")), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn our_own_directories_are_known_by_their_real_paths() {
+        let (_dir, mut host) = machine();
+        let home = host.user.home.clone();
+        fs::create_dir_all(home.join("real")).unwrap();
+        symlink("real", home.join(".config")).unwrap();
+        host.environment.vars.insert("XDG_STATE_HOME".into(), home.join("s").into());
+        let want = ["real/ai-jail", ".local/share/ai-jail", "s/ai-jail", ".local/state/ai-jail"]
+            .map(|path| home.join(path));
+        assert_eq!(own(&host), want);
+    }
+}
