@@ -121,7 +121,7 @@ fn no_part_of_what_is_protected_is_opened_singly() {
     }
     let git = env.project().join(".git");
     refused(&env, &["--rw", &format!("{}:/mnt/g", git.display())], "protected path");
-    refused(&env, &["--project", text(&git)], "protected path");
+    refused(&env, &["--project", text(&git)], "git's own directory");
     refused(&env, &["--rw", text(&env.home().join(".config/fish"))], "protected path");
     for access in ["--ro", "--rw"] {
         refused(&env, &[access, text(&env.config_dir())], "ai-jail's own");
