@@ -5,6 +5,7 @@
 //! was killed, the trees are looked at again ([`sweep`]), and what is new goes to the [`quarantine`]: never deleted, and
 //! brought back by a command of the user's.
 
+mod held;
 pub mod quarantine;
 pub mod record;
 pub mod repository;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::error::Result;
 use crate::policy::ProtectedTree;
 
+use self::held::Held;
 use self::quarantine::Quarantine;
 use self::record::Record;
 
@@ -46,6 +48,7 @@ impl Places {
 pub struct Guard {
     places: Places,
     record: Record,
+    held: Held,
 }
 
 impl Guard {
@@ -55,12 +58,18 @@ impl Guard {
     /// When the record cannot be written.
     pub fn start(places: Places, session: &str, trees: &[ProtectedTree]) -> Result<Self> {
         let record = Record::write(&places.sessions(), session, trees)?;
-        Ok(Self { places, record })
+        Ok(Self { places, record, held: Held::new(trees) })
     }
 
     /// Looks at the trees again and holds back what is new. To be called when nothing of the jail is left. Returns one
     /// line for each thing that the user should know, most important first.
-    pub fn finish(self) -> Vec<String> {
+    pub fn finish(mut self) -> Vec<String> {
+        let roots: Vec<_> = self.record.trees.iter().map(|tree| tree.root.as_path()).collect();
+        for moved in self.held.moved(&roots) {
+            if let Some(tree) = self.record.trees.get_mut(moved.tree) {
+                tree.carry(&moved.from, moved.to.as_deref());
+            }
+        }
         let lines = sweep_record(&self.places, &self.record);
         self.record.remove();
         lines

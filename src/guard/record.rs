@@ -41,6 +41,21 @@ pub struct Tree {
     pub own: Vec<PathBuf>,
 }
 
+impl Tree {
+    /// What was protected at `from`, and below it, is at `to` now: what is at `from` has been made anew.
+    pub fn carry(&mut self, from: &Path, to: Option<&Path>) {
+        for list in [&mut self.protected, &mut self.read_only] {
+            let carried = list.drain(..).filter_map(|path| match (path.strip_prefix(from), to) {
+                (Err(_), _) => Some(path),
+                (Ok(rest), Some(to)) if rest.as_os_str().is_empty() => Some(to.to_path_buf()),
+                (Ok(rest), Some(to)) => Some(to.join(rest)),
+                (Ok(_), None) => None,
+            });
+            *list = carried.collect();
+        }
+    }
+}
+
 /// The record of one session. While the session runs its file is locked.
 #[derive(Debug)]
 pub struct Record {

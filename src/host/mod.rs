@@ -119,7 +119,7 @@ fn read_head(path: &Path, max: u64) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs;
 
     use super::*;

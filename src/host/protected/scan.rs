@@ -8,7 +8,6 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
 use rustix::io::Errno;
 
-use super::Hold;
 use super::finder::Finder;
 use super::table::{TABLE, Where};
 
@@ -181,10 +180,6 @@ impl Finder<'_> {
             }
         }
         if found {
-            // What is protected stays where it is: moved into a dependency folder it would not be found again.
-            for directory in below.ancestors() {
-                self.hold(directory, Hold::Pinned, "protected paths lie in it");
-            }
             for settings in self.names.settings(first).to_vec() {
                 self.named_scripts(below, settings);
             }
