@@ -305,7 +305,7 @@ mod tests {
         ] {
             assert_eq!(tls(bytes, &host("example.com")), refused, "{bytes:?}");
         }
-        let endless = vec![
+        let endless = [
             b"\x16\x03\x01\x00\x01\x01".to_vec(),
             b"\x16\x03\x01\x00\x03\x00\xff\xff".to_vec(),
             [&b"\x16\x03\x01\x3f\xff"[..], &[0; 0x3fff]].concat().repeat(8),
