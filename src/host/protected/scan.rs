@@ -51,11 +51,14 @@ impl Finder<'_> {
     /// Searches the whole tree. The names of its root come first, so that no bound leaves them out.
     pub(super) fn tree(&mut self) {
         let scope = self.scope;
-        self.lookup(Path::new(""), Where::Root);
         if let Some(home) = self.below(scope.home).filter(|home| !home.as_os_str().is_empty()) {
             self.lookup(&home, Where::Root);
         }
         self.walk(Path::new(""), Area::Sources);
+        // A walk that was cut short may have missed what matters most.
+        if self.unsearched.is_some() {
+            self.lookup(Path::new(""), Where::Root);
+        }
     }
 
     /// Searches the directory `below`.
