@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::CgroupLimits;
-use crate::plan::operation::DoorOp;
+use crate::plan::operation::{Access, DoorOp};
 
 /// Bytes of one message.
 pub const MESSAGE_LIMIT: usize = 64 * 1024;
@@ -78,6 +78,17 @@ pub enum Request {
     Signal(i32),
     /// Make a TCP listener in the jail's network namespace.
     Bind(SocketAddrV4),
+    /// Hold a protected path again, if it lost its mount; one [`Reply::Covered`] answers each.
+    Cover {
+        /// The root of the mount that holds it.
+        #[serde(with = "crate::plan::raw")]
+        root: PathBuf,
+        /// The path below it.
+        #[serde(with = "crate::plan::raw")]
+        below: PathBuf,
+        /// How it is held.
+        access: Access,
+    },
     /// End the jail now.
     Kill,
 }
@@ -110,8 +121,23 @@ pub enum Reply {
     },
     /// The listener that was asked for is the descriptor, if it could be made.
     Bound(SocketAddrV4, bool),
+    /// What came of covering a path, in the order of the requests.
+    Covered(Covered),
     /// The jail has ended and nothing of it is left: bubblewrap's exit status.
     Ended(i32),
+}
+
+/// What came of covering a path.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub enum Covered {
+    /// It had lost its mount and has one again.
+    Again,
+    /// It has its mount.
+    Already,
+    /// There is no such path.
+    Missing,
+    /// The kernel refused, for this reason.
+    Failed(String),
 }
 
 /// How many listeners [`Reply::Held`] carries: DNS over UDP and TCP, HTTP, HTTPS, the proxy.
