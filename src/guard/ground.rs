@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::ops::Bound;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::host::protected::{TABLE, Where};
 use crate::plan::operation::Access;
@@ -45,11 +47,31 @@ pub struct Ground {
     trees: Vec<Tree>,
     /// Host paths that were protected at launch.
     known: BTreeSet<PathBuf>,
+    /// Those that were there, and the directories on the way to them that the jail can rename: which object each was.
+    objects: HashMap<PathBuf, Object>,
+    /// The protected ones by object.
+    places: HashMap<Object, PathBuf>,
     /// Those that are mounts in the jail.
     covers: BTreeMap<PathBuf, Vec<Cover>>,
     /// Directories of ours, which are not entered.
     own: Vec<PathBuf>,
     rows: HashMap<OsString, Vec<Part>>,
+}
+
+/// Which object on which file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Object {
+    device: u64,
+    inode: u64,
+    /// A number is given again when its object is gone; this tells the two apart, where the file system knows it.
+    made: Option<SystemTime>,
+}
+
+impl Object {
+    fn at(path: &Path) -> Option<Self> {
+        let metadata = path.symlink_metadata().ok()?;
+        Some(Self { device: metadata.dev(), inode: metadata.ino(), made: metadata.created().ok() })
+    }
 }
 
 /// A name of the table by one of its components.
@@ -94,8 +116,23 @@ impl Ground {
     }
 
     pub(super) fn with(trees: Vec<Tree>, covers: BTreeMap<PathBuf, Vec<Cover>>, own: Vec<PathBuf>) -> Self {
-        let known =
+        let known: BTreeSet<PathBuf> =
             trees.iter().flat_map(|tree| tree.protected.iter().map(|below| tree.root.join(below))).collect();
+        let places: HashMap<Object, PathBuf> =
+            known.iter().filter_map(|path| Some((Object::at(path)?, path.clone()))).collect();
+        let mut objects: HashMap<PathBuf, Object> = HashMap::new();
+        for (tree, path) in trees.iter().flat_map(|tree| known.iter().map(move |path| (tree, path))) {
+            for way in
+                path.ancestors().skip(1).take_while(|way| *way != tree.root && way.starts_with(&tree.root))
+            {
+                if !covers.contains_key(way)
+                    && !objects.contains_key(way)
+                    && let Some(object) = Object::at(way)
+                {
+                    objects.insert(way.to_path_buf(), object);
+                }
+            }
+        }
         let mut rows: HashMap<OsString, Vec<Part>> = HashMap::new();
         let table = TABLE
             .path
@@ -113,7 +150,7 @@ impl Ground {
                 });
             }
         }
-        Self { trees, known, covers, own, rows }
+        Self { trees, known, objects, places, covers, own, rows }
     }
 
     /// The trees.
@@ -164,7 +201,9 @@ impl Ground {
     /// Whether `name` in the directory `at` is entered. Whoever asks knows that it is a directory.
     pub fn enters(&self, at: &Spot, name: &OsStr) -> bool {
         let path = self.path(at).join(name);
-        if self.own.contains(&path) || self.trees.iter().any(|tree| tree.root == path) {
+        if self.own.contains(&path)
+            || self.trees.iter().any(|tree| tree.root == path || tree.own.contains(&path))
+        {
             return false;
         }
         // What is read-only as a whole needs no watch inside.
@@ -197,7 +236,7 @@ impl Ground {
         let mut touched = Vec::new();
         for part in self.rows.get(name).into_iter().flatten() {
             let Some(base) = base_of(&at.below, part) else { continue };
-            let elsewhere = part.place == Where::Root && !base.as_os_str().is_empty();
+            let elsewhere = part.place == Where::Root && !self.counts_as_root(at.tree, &base);
             let others =
                 part.more && !self.trees[at.tree].more.iter().any(|name| part.name == Path::new(name));
             if elsewhere || others {
@@ -212,9 +251,28 @@ impl Ground {
         touched
     }
 
-    /// Whether a path of a tree was protected at launch, or is part of what was.
-    pub fn is_known(&self, spot: &Spot) -> bool {
-        self.known.contains(&self.path(spot))
+    /// Whether a path was protected at launch, and every directory on the way that the jail could rename is still the same:
+    /// what stands under the old name of another directory is new.
+    pub fn is_known(&self, path: &Path) -> bool {
+        self.known.contains(path) && self.is_on_its_way(path)
+    }
+
+    /// Whether what is at `path` was protected at launch and went there with a directory that was renamed. Its mount in the
+    /// jail went with it, so that it says what it said.
+    pub fn is_moved(&self, path: &Path) -> bool {
+        let Some(object) = Object::at(path).filter(|object| object.made.is_some()) else { return false };
+        self.places.get(&object).is_some_and(|place| place != path && Object::at(place) != Some(object))
+    }
+
+    /// Protected paths whose place is another directory now.
+    pub fn forgotten(&self) -> BTreeSet<PathBuf> {
+        self.known.iter().filter(|path| !self.is_on_its_way(path)).cloned().collect()
+    }
+
+    fn is_on_its_way(&self, path: &Path) -> bool {
+        path.ancestors()
+            .skip(1)
+            .all(|way| self.objects.get(way).is_none_or(|object| Object::at(way) == Some(*object)))
     }
 
     /// Whether the path lies in a repository that was not there at launch.
@@ -224,11 +282,17 @@ impl Ground {
             let directory = Spot { tree: spot.tree, below: parent.to_path_buf() };
             if self.is_git(&directory) {
                 let whole = parent.as_os_str().is_empty();
-                return !(whole || self.is_known(&directory));
+                return !(whole || self.is_known(&self.path(&directory)));
             }
             at = parent;
         }
         false
+    }
+
+    /// Whether what counts at the root of a tree counts in the directory `below`: the root, those right below it, the home.
+    fn counts_as_root(&self, tree: usize, below: &Path) -> bool {
+        let tree = &self.trees[tree];
+        below.components().count() <= 1 || tree.root.join(below) == tree.home
     }
 
     fn touched_in_git(&self, at: &Spot, name: &OsStr) -> Vec<PathBuf> {
@@ -297,4 +361,126 @@ fn base_of(at: &Path, part: &Part) -> Option<PathBuf> {
         return None;
     }
     at.ancestors().nth(part.before).map(Path::to_path_buf)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn ground(root: &Path, kind: TreeKind) -> Ground {
+        let more = vec![".mine/hooks".to_owned()];
+        let protected = vec![PathBuf::from(".git"), PathBuf::from("kept/.envrc")];
+        Ground::with(
+            vec![Tree { root: root.to_path_buf(), protected, kind, more }],
+            BTreeMap::new(),
+            Vec::new(),
+        )
+    }
+
+    fn tree(paths: &[&str]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for path in paths {
+            fs::create_dir_all(dir.path().join(path).parent().unwrap()).unwrap();
+            fs::write(dir.path().join(path), "x").unwrap();
+        }
+        dir
+    }
+
+    fn at(below: &str) -> Spot {
+        Spot { tree: 0, below: below.into() }
+    }
+
+    #[test]
+    fn a_name_touches_what_it_makes_or_completes() {
+        let dir = tree(&[
+            ".git/HEAD",
+            ".git/modules/a/b/HEAD",
+            ".claude/settings.json",
+            "s/.claude/hooks/x",
+            ".mine/hooks",
+            ".bashrc",
+            "s/.bashrc",
+            "s/t/.bashrc",
+        ]);
+        let ground = ground(dir.path(), TreeKind::Files);
+        let cases: [(&str, &str, &[&str]); 22] = [
+            ("", ".envrc", &[]),
+            ("", ".claude", &[".claude/settings.json"]),
+            (".claude", "settings.json", &[".claude/settings.json"]),
+            (".claude", "other.json", &[]),
+            ("s/.claude", "hooks", &["s/.claude/hooks"]),
+            ("s", "hooks", &[]),
+            ("", "settings.json", &[]),
+            (".mine", "hooks", &[".mine/hooks"]),
+            ("", ".bashrc", &[".bashrc"]),
+            ("s", ".bashrc", &["s/.bashrc"]),
+            ("s/t", ".bashrc", &[]),
+            ("s", ".git", &["s/.git"]),
+            (".git", "config", &[".git/config"]),
+            (".git", "config.lock", &[]),
+            (".git/info", "attributes", &[".git/info/attributes"]),
+            (".git/info", "exclude", &[]),
+            (".git/worktrees/w", "commondir", &[".git/worktrees/w/commondir"]),
+            (".git/worktrees", "commondir", &[]),
+            (".git/modules/a/b", "config", &[".git/modules/a/b/config"]),
+            (".git/modules/a", "config", &[]),
+            (".git/refs", ".envrc", &[]),
+            ("s", "config", &[]),
+        ];
+        for (directory, name, expected) in cases {
+            let touched: Vec<_> = ground
+                .touched(&at(directory), OsStr::new(name))
+                .into_iter()
+                .filter(|below| {
+                    // Git's parts are told whether they are there or not.
+                    below.starts_with(".git") || dir.path().join(below).exists() || below.ends_with(".git")
+                })
+                .collect();
+            let expected: Vec<_> = expected.iter().map(PathBuf::from).collect();
+            assert_eq!(touched, expected, "{name} in {directory:?}");
+        }
+    }
+
+    #[test]
+    fn directories_that_hold_nothing_of_interest_are_not_entered() {
+        let dir = tree(&[".git/HEAD"]);
+        let files = ground(dir.path(), TreeKind::Files);
+        let git = ground(dir.path(), TreeKind::GitDirectory);
+        for (ground, directory, name, expected) in [
+            (&files, "", "src", true),
+            (&files, "", ".git", true),
+            (&files, "", "node_modules", false),
+            (&files, "a", "target", false),
+            (&files, ".git", "objects", false),
+            (&files, ".git", "hooks", false),
+            (&files, ".git", "info", true),
+            (&files, ".git/modules", "target", true),
+            (&files, ".git/modules/a", "objects", false),
+            (&files, ".git/worktrees", "w", true),
+            (&files, ".git/worktrees/w", "logs", false),
+            (&git, "", "objects", false),
+            (&git, "", "worktrees", true),
+        ] {
+            assert_eq!(ground.enters(&at(directory), OsStr::new(name)), expected, "{name} in {directory:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_counts_as_long_as_its_directory_is_the_same() {
+        let dir = tree(&["kept/.envrc"]);
+        let ground = ground(dir.path(), TreeKind::Files);
+        let (place, moved) = (dir.path().join("kept/.envrc"), dir.path().join("other/.envrc"));
+        assert!(ground.is_known(&place) && !ground.is_moved(&place) && ground.forgotten().is_empty());
+        fs::rename(dir.path().join("kept"), dir.path().join("other")).unwrap();
+        assert!(ground.is_moved(&moved));
+        fs::create_dir(dir.path().join("kept")).unwrap();
+        fs::write(&place, "new").unwrap();
+        assert!(!ground.is_known(&place) && !ground.is_moved(&place) && ground.is_moved(&moved));
+        assert!(ground.forgotten().contains(&place));
+        fs::remove_dir_all(dir.path().join("kept")).unwrap();
+        fs::rename(dir.path().join("other"), dir.path().join("kept")).unwrap();
+        assert!(ground.is_known(&place) && ground.forgotten().is_empty());
+    }
 }

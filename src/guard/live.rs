@@ -17,7 +17,7 @@ use self::contents::Contents;
 use super::ground::{Cover, Ground, Spot};
 use super::quarantine::Quarantine;
 use super::repository::{Verdict, judge};
-use super::watch::Watch;
+use super::watch::{Watch, Why};
 
 /// After so many moves of one name it is left to the sweep at the end: whoever makes it again and again has the time.
 const MAX_MOVES: u32 = 200;
@@ -34,7 +34,7 @@ pub struct Live {
     watch: Watch,
     quarantine: Quarantine,
     say: Box<dyn Fn(&str)>,
-    touched: VecDeque<Spot>,
+    touched: VecDeque<(Spot, Why)>,
     moves: HashMap<PathBuf, u32>,
     waiting: VecDeque<PathBuf>,
     is_waiting: HashSet<PathBuf>,
@@ -57,6 +57,8 @@ pub struct Ended {
     pub quarantine: Quarantine,
     /// Lines for the user, most important first.
     pub lines: Vec<String>,
+    /// What was protected, for the sweep at the end.
+    pub ground: Option<Arc<Ground>>,
 }
 
 impl Live {
@@ -66,13 +68,17 @@ impl Live {
     /// When the kernel gives no inotify descriptor.
     pub fn start(ground: Ground, quarantine: Quarantine, say: Box<dyn Fn(&str)>) -> std::io::Result<Self> {
         let ground = Arc::new(ground);
-        let mut watch = Watch::new(Arc::clone(&ground))?;
+        let watch = Watch::new(Arc::clone(&ground))?;
+        Ok(Self::with(ground, watch, quarantine, say))
+    }
+
+    fn with(ground: Arc<Ground>, mut watch: Watch, quarantine: Quarantine, say: Box<dyn Fn(&str)>) -> Self {
         for spot in ground.first() {
             watch.arm(&spot);
         }
         let at_launch = Contents::read(ground.covered());
         watch.arm_rest();
-        Ok(Self {
+        Self {
             ground,
             watch,
             quarantine,
@@ -88,7 +94,7 @@ impl Live {
             failed: BTreeMap::new(),
             lost: false,
             said_full: false,
-        })
+        }
     }
 
     /// The descriptor that becomes readable when something happened.
@@ -108,15 +114,21 @@ impl Live {
 
     /// Does a bounded piece of what is to be done. Returns what the warden is to be asked for.
     pub fn turn(&mut self) -> Vec<Cover> {
-        let seen = self.watch.read();
-        self.lost |= seen.lost;
-        self.touched.extend(seen.touched);
+        let ground = Arc::clone(&self.ground);
+        if self.touched.is_empty() {
+            // Else the kernel keeps what happens, and says when it could not.
+            let seen = self.watch.read();
+            self.lost |= seen.lost;
+            self.touched.extend(seen.touched);
+        }
         for _ in 0..AT_ONCE {
-            let Some(spot) = self.touched.pop_front() else { break };
+            let Some((spot, why)) = self.touched.pop_front() else { break };
             let path = self.ground.path(&spot);
-            let held: Vec<PathBuf> = self.ground.covered_below(&path).cloned().collect();
-            held.into_iter().for_each(|path| self.uncovered(path));
-            if !self.ground.is_known(&spot) {
+            let held: Vec<PathBuf> = ground.covered_below(&path).cloned().collect();
+            for held in held.into_iter().filter(|held| ground.is_known(held)) {
+                self.uncovered(held);
+            }
+            if why == Why::Named && !ground.is_known(&path) && !ground.is_moved(&path) {
                 self.appeared(&spot, &path);
             }
         }
@@ -171,7 +183,7 @@ impl Live {
         if self.watch.is_full() {
             lines.push(FULL.to_owned());
         }
-        Ended { quarantine: self.quarantine, lines }
+        Ended { quarantine: self.quarantine, lines, ground: Some(self.ground) }
     }
 
     /// Something happened to a path that the jail holds.
@@ -242,7 +254,10 @@ impl Live {
             Ok(()) if *moves == MAX_MOVES => (self.say)(&format!(
                 "{shown} was moved away {MAX_MOVES} times: it is left alone until the session ends"
             )),
-            Ok(()) => (self.say)(&format!("{shown} appeared in a protected place and was moved away")),
+            Ok(()) if *moves == 1 => {
+                (self.say)(&format!("{shown} appeared in a protected place and was moved away"))
+            }
+            Ok(()) => {}
             // It went away by itself.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
@@ -268,3 +283,6 @@ impl Live {
 
 const FULL: &str = "the writable trees have more directories than can be watched (fs.inotify.max_user_watches): \
     what appears in the others is held back when the session ends, not at once";
+
+#[cfg(test)]
+mod tests;

@@ -85,11 +85,11 @@ impl Guard {
     /// Looks at the trees again and holds back what is new. To be called when nothing of the jail is left. Returns one
     /// line for each thing that the user should know, most important first.
     pub fn finish(self, live: Option<Live>) -> Vec<String> {
-        let Ended { mut quarantine, mut lines } = match live {
+        let Ended { mut quarantine, mut lines, ground } = match live {
             Some(live) => live.end(),
-            None => Ended { quarantine: self.quarantine(), lines: Vec::new() },
+            None => Ended { quarantine: self.quarantine(), lines: Vec::new(), ground: None },
         };
-        lines.extend(sweep_record(&self.record, &mut quarantine));
+        lines.extend(sweep_record(&self.record, ground.as_deref(), &mut quarantine));
         self.record.remove();
         lines
     }
@@ -104,16 +104,16 @@ pub fn sweep_abandoned(places: &Places) -> Vec<String> {
     let mut lines = Vec::new();
     for record in Record::abandoned(&places.sessions()) {
         let mut quarantine = Quarantine::new(&places.quarantine(), &record.session);
-        lines.extend(sweep_record(&record, &mut quarantine));
+        lines.extend(sweep_record(&record, None, &mut quarantine));
         record.remove();
     }
     lines
 }
 
-fn sweep_record(record: &Record, quarantine: &mut Quarantine) -> Vec<String> {
+fn sweep_record(record: &Record, ground: Option<&Ground>, quarantine: &mut Quarantine) -> Vec<String> {
     let mut lines = Vec::new();
     for tree in &record.trees {
-        sweep::sweep(tree, quarantine);
+        sweep::sweep(tree, ground, quarantine);
     }
     lines.extend(quarantine.left().iter().map(|left| {
         format!("{} may hold what other tools run by themselves and was not moved away: {}; look at it before you use the project", left.path, left.why)

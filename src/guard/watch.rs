@@ -56,7 +56,7 @@ struct State {
     /// Directories that appeared and are to be armed.
     to_arm: VecDeque<Spot>,
     /// Names that something happened to.
-    touched: BTreeSet<Spot>,
+    touched: BTreeSet<(Spot, Why)>,
     /// The kernel, or our own bound, allows no more.
     full: bool,
 }
@@ -68,11 +68,20 @@ enum Watched {
     File(Spot),
 }
 
+/// Why a path is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// It has a name that is protected.
+    Named,
+    /// It is, or holds, something that the jail holds.
+    Holds,
+}
+
 /// What was seen.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Paths that something happened to, or that were found when their directory was armed.
-    pub touched: Vec<Spot>,
+    pub touched: Vec<(Spot, Why)>,
     /// Events were lost: everything is to be looked at again.
     pub lost: bool,
 }
@@ -88,7 +97,8 @@ impl Watch {
         Self::bounded(ground, kernel.map_or(MAX_WATCHES, |limit| (limit / 2).min(MAX_WATCHES)))
     }
 
-    fn bounded(ground: Arc<Ground>, limit: usize) -> std::io::Result<Self> {
+    /// The same with a bound of its own.
+    pub(super) fn bounded(ground: Arc<Ground>, limit: usize) -> std::io::Result<Self> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let shared = Shared {
             inotify,
@@ -143,6 +153,12 @@ impl Watch {
         !state.touched.is_empty() || !state.to_arm.is_empty()
     }
 
+    /// Whether the thread is still at work.
+    #[cfg(test)]
+    pub(super) fn is_arming(&self) -> bool {
+        self.shared.is_arming.load(Ordering::Acquire)
+    }
+
     /// Whether some directories are not watched, for there are too many.
     pub fn is_full(&self) -> bool {
         self.shared.state().full
@@ -183,9 +199,9 @@ impl State {
         }
     }
 
-    fn touch(&mut self, spot: Spot) {
+    fn touch(&mut self, spot: Spot, why: Why) {
         if self.touched.len() < MAX_WAITING {
-            self.touched.insert(spot);
+            self.touched.insert((spot, why));
         }
     }
 }
@@ -259,8 +275,9 @@ impl Shared {
             return;
         }
         let mut state = self.state();
-        for below in touched.into_iter().chain(held.then_some(itself)) {
-            state.touch(Spot { tree: at.tree, below });
+        let named = touched.into_iter().map(|below| (below, Why::Named));
+        for (below, why) in named.chain(held.then_some((itself, Why::Holds))) {
+            state.touch(Spot { tree: at.tree, below }, why);
         }
     }
 
@@ -323,7 +340,7 @@ impl Shared {
     fn event(&self, number: i32, what: ReadFlags, name: Option<&OsStr>) {
         let watched = self.state().watched.get(&number).cloned();
         match (watched, name) {
-            (Some(Watched::File(spot)), _) => self.state().touch(spot),
+            (Some(Watched::File(spot)), _) => self.state().touch(spot, Why::Named),
             (Some(Watched::Directory(at)), Some(name)) => {
                 self.look(&at, name);
                 let came = what.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
