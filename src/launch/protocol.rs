@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -167,8 +168,13 @@ pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option
     let mut bytes = vec![0; MESSAGE_LIMIT];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTOR_LIMIT))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received =
-        recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut read =
+        || recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC);
+    let received = match read() {
+        // The other end closed before it had read all. That is told once; what it said before is still there.
+        Err(Errno::CONNRESET) => read()?,
+        other => other?,
+    };
     let mut descriptors = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {
@@ -215,4 +221,19 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Borrows every descriptor of a list.
 pub fn borrow_all(descriptors: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
     descriptors.iter().map(AsFd::as_fd).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_before_the_end_is_heard_although_the_other_end_left_something_unread() {
+        let (ours, theirs) = pair().unwrap();
+        send(ours.as_fd(), &Request::Signal(1), &[]).unwrap();
+        send(theirs.as_fd(), &Reply::Ended(7), &[]).unwrap();
+        drop(theirs);
+        assert_eq!(receive::<Reply>(ours.as_fd()).unwrap().unwrap().0, Reply::Ended(7));
+        assert!(receive::<Reply>(ours.as_fd()).unwrap().is_none());
+    }
 }
