@@ -318,9 +318,8 @@ impl Shared {
         let mut buffer = [MaybeUninit::uninit(); BATCH];
         let mut reader = Reader::new(&self.inotify, &mut buffer);
         let mut lost = false;
-        loop {
-            // An error is the end of what is there; anything else would come again.
-            let Ok(event) = reader.next() else { break };
+        // An error is the end of what is there; anything else would come again.
+        while let Ok(event) = reader.next() {
             let (number, what) = (event.wd(), event.events());
             let name: Option<OsString> =
                 event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()).to_owned());
