@@ -263,7 +263,7 @@ mod tests {
         case.tree.read_only = vec!["a".into()];
         mode(&case, "b", 0);
         let mut quarantine = Quarantine::new(&case.dir.path().join("quarantine"), "s");
-        sweep(&case.tree, &mut quarantine);
+        sweep(&case.tree, None, &mut quarantine);
         mode(&case, "b", 0o700);
         assert_eq!(quarantine.held(), [] as [&str; 0]);
         // Root looks into every directory.
