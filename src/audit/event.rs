@@ -137,6 +137,8 @@ pub struct Note {
 pub enum NoteKind {
     /// A protected path: held, uncovered for a moment, or moved out of reach.
     Guard,
+    /// What the guard did while the jail ran; what the user must know of it is said by `Guard` at the end.
+    Live,
     /// A mount that was made, or could not be.
     Mount,
     /// A limit that ended or held something.

@@ -125,7 +125,7 @@ mod tests {
         // As an editor on the host saves a file.
         fs::write(root.join("packages/b/new"), "saved").unwrap();
         fs::rename(root.join("packages/b/new"), root.join("packages/b/.envrc")).unwrap();
-        let lines = guard.finish();
+        let lines = guard.finish(None);
 
         assert_eq!(lines.len(), 1, "{lines:?}");
         for (path, text) in [

@@ -1,22 +1,28 @@
 //! What appears in protected places while a jail runs is held back (FS-6).
 //!
 //! A path that other tools run by themselves and that was absent at launch must not be there after the session. The
-//! launch writes down what was protected ([`record`]); when the jail has ended, or at the next launch when the supervisor
+//! launch writes down what was protected ([`record`]). While the jail runs, what appears is moved away at once and what is
+//! replaced outside is covered again ([`live`], FS-9). When the jail has ended, or at the next launch when the supervisor
 //! was killed, the trees are looked at again ([`sweep`]), and what is new goes to the [`quarantine`]: never deleted, and
 //! brought back by a command of the user's.
 
+pub mod ground;
 mod held;
+pub mod live;
 pub mod quarantine;
 pub mod record;
 pub mod repository;
 pub mod sweep;
+pub mod watch;
 
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::policy::ProtectedTree;
+use crate::policy::{Policy, ProtectedTree};
 
+use self::ground::Ground;
 use self::held::Held;
+use self::live::{Ended, Live};
 use self::quarantine::Quarantine;
 use self::record::Record;
 
@@ -61,18 +67,44 @@ impl Guard {
         Ok(Self { places, record, held: Held::new(trees) })
     }
 
+    /// Guards the trees while the jail runs; `None` when the jail can write none of them. `own` are ai-jail's directories,
+    /// `say` records an event. To be called before the door opens.
+    ///
+    /// # Errors
+    /// When the kernel watches nothing for us.
+    pub fn live(
+        &self,
+        policy: &Policy,
+        own: Vec<PathBuf>,
+        say: Box<dyn Fn(&str)>,
+    ) -> std::io::Result<Option<Live>> {
+        let ground = Ground::new(&self.record.trees, policy, own);
+        if ground.trees().is_empty() {
+            return Ok(None);
+        }
+        Live::start(ground, self.quarantine(), say).map(Some)
+    }
+
     /// Looks at the trees again and holds back what is new. To be called when nothing of the jail is left. Returns one
     /// line for each thing that the user should know, most important first.
-    pub fn finish(mut self) -> Vec<String> {
+    pub fn finish(mut self, live: Option<Live>) -> Vec<String> {
+        let Ended { mut quarantine, mut lines, ground } = match live {
+            Some(live) => live.end(),
+            None => Ended { quarantine: self.quarantine(), lines: Vec::new(), ground: None },
+        };
         let roots: Vec<_> = self.record.trees.iter().map(|tree| tree.root.as_path()).collect();
         for moved in self.held.moved(&roots) {
             if let Some(tree) = self.record.trees.get_mut(moved.tree) {
                 tree.carry(&moved.from, moved.to.as_deref());
             }
         }
-        let lines = sweep_record(&self.places, &self.record);
+        lines.extend(sweep_record(&self.record, ground.as_deref(), &mut quarantine));
         self.record.remove();
         lines
+    }
+
+    fn quarantine(&self) -> Quarantine {
+        Quarantine::new(&self.places.quarantine(), &self.record.session)
     }
 }
 
@@ -80,17 +112,17 @@ impl Guard {
 pub fn sweep_abandoned(places: &Places) -> Vec<String> {
     let mut lines = Vec::new();
     for record in Record::abandoned(&places.sessions()) {
-        lines.extend(sweep_record(places, &record));
+        let mut quarantine = Quarantine::new(&places.quarantine(), &record.session);
+        lines.extend(sweep_record(&record, None, &mut quarantine));
         record.remove();
     }
     lines
 }
 
-fn sweep_record(places: &Places, record: &Record) -> Vec<String> {
-    let mut quarantine = Quarantine::new(&places.quarantine(), &record.session);
+fn sweep_record(record: &Record, ground: Option<&Ground>, quarantine: &mut Quarantine) -> Vec<String> {
     let mut lines = Vec::new();
     for tree in &record.trees {
-        sweep::sweep(tree, &mut quarantine);
+        sweep::sweep(tree, ground, quarantine);
     }
     lines.extend(quarantine.left().iter().map(|left| {
         format!("{} may hold what other tools run by themselves and was not moved away: {}; look at it before you use the project", left.path, left.why)

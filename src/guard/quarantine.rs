@@ -100,6 +100,20 @@ impl Quarantine {
         self.left.push(Left { path: escape(&root.join(below)).to_string(), why: why.to_owned() });
     }
 
+    /// Moves `below` as [`Self::hold_back`] does, while the jail runs: what cannot be moved is left as it is, and to the
+    /// end of the session.
+    ///
+    /// # Errors
+    /// When it cannot be moved.
+    pub fn take_now(&mut self, root: &Path, below: &Path) -> std::io::Result<()> {
+        self.take(root, below)?;
+        let path = escape(&root.join(below)).to_string();
+        if !self.held.contains(&path) {
+            self.held.push(path);
+        }
+        Ok(())
+    }
+
     /// Writes a file where something was held back, unless something is there again.
     pub fn replace(&mut self, root: &Path, below: &Path, text: &str) {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

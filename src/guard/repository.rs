@@ -1,5 +1,6 @@
 //! Git data that appeared while a jail ran: what of it is legitimate, and what runs programs.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -102,6 +103,12 @@ pub fn hold_back_config(root: &Path, config: &Path, quarantine: &mut Quarantine)
     }
 }
 
+/// The settings in a git configuration that are not harmless, with their values.
+pub fn running(text: &str) -> BTreeSet<(String, String)> {
+    let entries = ini::git(text).into_iter().filter(|entry| !is_harmless(entry));
+    entries.map(|entry| (entry.name(), entry.value)).collect()
+}
+
 fn is_harmless(entry: &ini::Entry) -> bool {
     let name = entry.name();
     let transport_runs = name.ends_with(".url") && entry.value.contains("::");
@@ -128,8 +135,13 @@ fn leads_into_own_git_directory(root: &Path, below: &Path) -> bool {
     let Some(target) = text.trim_end().strip_prefix("gitdir: ") else { return false };
     let target = place.parent().unwrap_or(root).join(target);
     let own = [root.join(".git/worktrees"), root.join(".git/modules")];
-    let Ok(target) = target.canonicalize() else { return false };
+    let Some(target) = resolved(&target) else { return false };
     own.iter().filter_map(|own| own.canonicalize().ok()).any(|own| target.starts_with(own))
+}
+
+/// A path without symlinks. Git writes the file before it makes the last directory that it leads to.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?)))
 }
 
 /// Whether `below` is a git directory, or lies in one.

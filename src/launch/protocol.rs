@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -18,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::CgroupLimits;
-use crate::plan::operation::DoorOp;
+use crate::plan::operation::{Access, DoorOp};
 
 /// Bytes of one message.
 pub const MESSAGE_LIMIT: usize = 64 * 1024;
@@ -78,6 +79,17 @@ pub enum Request {
     Signal(i32),
     /// Make a TCP listener in the jail's network namespace.
     Bind(SocketAddrV4),
+    /// Hold a protected path again, if it lost its mount; one [`Reply::Covered`] answers each.
+    Cover {
+        /// The root of the mount that holds it.
+        #[serde(with = "crate::plan::raw")]
+        root: PathBuf,
+        /// The path below it.
+        #[serde(with = "crate::plan::raw")]
+        below: PathBuf,
+        /// How it is held.
+        access: Access,
+    },
     /// End the jail now.
     Kill,
 }
@@ -110,8 +122,23 @@ pub enum Reply {
     },
     /// The listener that was asked for is the descriptor, if it could be made.
     Bound(SocketAddrV4, bool),
+    /// What came of covering a path, in the order of the requests.
+    Covered(Covered),
     /// The jail has ended and nothing of it is left: bubblewrap's exit status.
     Ended(i32),
+}
+
+/// What came of covering a path.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub enum Covered {
+    /// It had lost its mount and has one again.
+    Again,
+    /// It has its mount.
+    Already,
+    /// There is no such path.
+    Missing,
+    /// The kernel refused, for this reason.
+    Failed(String),
 }
 
 /// How many listeners [`Reply::Held`] carries: DNS over UDP and TCP, HTTP, HTTPS, the proxy.
@@ -141,8 +168,13 @@ pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option
     let mut bytes = vec![0; MESSAGE_LIMIT];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTOR_LIMIT))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received =
-        recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut read =
+        || recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC);
+    let received = match read() {
+        // The other end closed before it had read all. That is told once; what it said before is still there.
+        Err(Errno::CONNRESET) => read()?,
+        other => other?,
+    };
     let mut descriptors = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {
@@ -189,4 +221,19 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Borrows every descriptor of a list.
 pub fn borrow_all(descriptors: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
     descriptors.iter().map(AsFd::as_fd).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_before_the_end_is_heard_although_the_other_end_left_something_unread() {
+        let (ours, theirs) = pair().unwrap();
+        send(ours.as_fd(), &Request::Signal(1), &[]).unwrap();
+        send(theirs.as_fd(), &Reply::Ended(7), &[]).unwrap();
+        drop(theirs);
+        assert_eq!(receive::<Reply>(ours.as_fd()).unwrap().unwrap().0, Reply::Ended(7));
+        assert!(receive::<Reply>(ours.as_fd()).unwrap().is_none());
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io;
 use std::net::SocketAddrV4;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::egress::{Doors, LateBind, Observer, serve};
 use crate::error::{Error, Kind, Result};
+use crate::guard::ground::Cover;
+use crate::guard::live::Live;
 use crate::plan::inner::StageReport;
 use crate::plan::{NetworkPlan, Plan};
 use crate::terminal::{Drops, Relay, Terminal};
@@ -99,10 +101,18 @@ impl Supervisor {
         held: Held,
         terminal: Option<Terminal>,
         observer: Arc<dyn Observer>,
+        live: Option<&mut Live>,
     ) -> Result<(End, Drops)> {
         let relay = terminal.map(Terminal::start).transpose()?;
-        let end =
-            self.runtime.block_on(supervise(keeper, plan, held, relay.as_ref(), self.signals, observer));
+        let end = self.runtime.block_on(supervise(
+            keeper,
+            plan,
+            held,
+            relay.as_ref(),
+            self.signals,
+            observer,
+            live,
+        ));
         let drops = relay.map(|relay| relay.finish().drops).unwrap_or_default();
         Ok((end?, drops))
     }
@@ -115,6 +125,7 @@ async fn supervise(
     relay: Option<&Relay>,
     mut signals: Signals,
     observer: Arc<dyn Observer>,
+    mut live: Option<&mut Live>,
 ) -> Result<End> {
     let (late, mut wanted) = mpsc::channel(64);
     let doors = doors(held.listeners)?;
@@ -130,6 +141,7 @@ async fn supervise(
     let attached = relay.filter(|_| !plan.inner.ignored.contains(&libc::SIGHUP));
     let hung_up = attached.map(|relay| watch(relay.hung_up())).transpose()?;
     let mut binding: VecDeque<oneshot::Sender<io::Result<std::net::TcpListener>>> = VecDeque::new();
+    let watched = live.as_deref().map(Wake::new).transpose()?;
     let mut deadline = plan.time.map(|time| tokio::time::Instant::now() + time);
     let mut terminal_gone = false;
     let mut ending = None;
@@ -158,6 +170,11 @@ async fn supervise(
                             let _ = sender.send(listener.ok_or_else(|| io::Error::from(io::ErrorKind::AddrInUse)));
                         }
                     }
+                    Reply::Covered(answer) => {
+                        if let Some(live) = &mut live {
+                            cover(keeper, live.answered(&answer));
+                        }
+                    }
                     Reply::Held { .. } => {}
                     Reply::Ended(status) => break ending.unwrap_or(End::Status(status)),
                 }
@@ -165,6 +182,11 @@ async fn supervise(
             Some((address, sender)) = wanted.recv() => {
                 binding.push_back(sender);
                 tell(keeper, &Request::Bind(address));
+            }
+            () = happened(watched.as_ref(), live.as_deref()) => {
+                if let Some(live) = &mut live {
+                    cover(keeper, live.turn());
+                }
             }
             what = signals.next() => match what {
                 // It would have ended a launcher that does not handle it, and left the terminal as it was.
@@ -205,6 +227,49 @@ fn raise_open_files() {
 /// Says something to a warden that may have ended meanwhile; its end is seen on its socket.
 fn tell(keeper: &Keeper, request: &Request) {
     let _ = keeper.ask(request, &[]);
+}
+
+/// Asks the warden to cover what may have lost its mount.
+fn cover(keeper: &Keeper, covers: Vec<Cover>) {
+    for Cover { root, below, access } in covers {
+        tell(keeper, &Request::Cover { root, below, access });
+    }
+}
+
+/// What wakes the loop for the guard.
+struct Wake {
+    events: AsyncFd<OwnedFd>,
+    found: Arc<tokio::sync::Notify>,
+}
+
+impl Wake {
+    fn new(live: &Live) -> Result<Self> {
+        Ok(Self { events: watch(live.descriptor())?, found: live.wake() })
+    }
+
+    /// Waits for events in the trees.
+    async fn events(&self) {
+        while let Ok(mut ready) = self.events.readable().await {
+            if is_readable(self.events.get_ref().as_fd()) {
+                return;
+            }
+            ready.clear_ready();
+        }
+        // Without its descriptor the guard is as good as none; the sweep at the end is not.
+        std::future::pending().await
+    }
+}
+
+/// Waits until the guard has something to do.
+async fn happened(wake: Option<&Wake>, live: Option<&Live>) {
+    let (Some(wake), Some(live)) = (wake, live) else { return std::future::pending().await };
+    if live.is_busy() {
+        return tokio::task::yield_now().await;
+    }
+    tokio::select! {
+        () = wake.events() => {}
+        () = wake.found.notified() => {}
+    }
 }
 
 /// What a signal to the launcher means for the jail.
@@ -284,7 +349,11 @@ async fn until(deadline: Option<tokio::time::Instant>) {
 
 /// Whether another message is waiting.
 fn more(keeper: &Keeper) -> bool {
-    let mut polled = [rustix::event::PollFd::from_borrowed_fd(keeper.socket(), rustix::event::PollFlags::IN)];
+    is_readable(keeper.socket())
+}
+
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let mut polled = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
     matches!(
         rustix::event::poll(&mut polled, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })),
         Ok(1..)

@@ -10,6 +10,7 @@ use crate::audit::{self as event, Counters, Event, Log, SessionId};
 use crate::config::settings::NetworkMode;
 use crate::egress::{Door, NetEvent, Observer, Verdict};
 use crate::error::{Error, Result};
+use crate::guard::live::Live;
 use crate::guard::{Guard, Places};
 use crate::launch::keeper::Keeper;
 use crate::launch::start::{Supplies, order};
@@ -46,6 +47,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     for line in &prepared.swept {
         record.add(&note(event::NoteKind::Guard, line));
     }
+    let mut live = guard.as_ref().and_then(|guard| live(guard, prepared, &record, reporter));
     let mut supervisor = Supervisor::new(&plan.inner.ignored)?;
     let held = match supervisor.held(&keeper) {
         Ok(SetUp::Held(held)) => held,
@@ -71,14 +73,15 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         let logs = prepared.state.join(LOG);
         std::thread::spawn(move || Log::prune(&logs));
     }
-    let attended = supervisor.attend(&keeper, plan, held, terminal, Arc::clone(&record) as Arc<dyn Observer>);
+    let observer = Arc::clone(&record) as Arc<dyn Observer>;
+    let attended = supervisor.attend(&keeper, plan, held, terminal, observer, live.as_mut());
     // The warden says the end when nothing of the jail is left; after an error it is waited for.
     if attended.is_ok() {
         keeper.dismiss();
     } else {
         drop(keeper);
     }
-    for line in guard.map(Guard::finish).unwrap_or_default() {
+    for line in guard.map(|guard| guard.finish(live)).unwrap_or_default() {
         record.add(&note(event::NoteKind::Guard, &line));
     }
     let (end, drops) = match attended {
@@ -126,6 +129,21 @@ fn guard(prepared: &Prepared, session: &SessionId, reporter: &Reporter) -> Optio
         Err(error) => {
             reporter.warn(&format!(
                 "{error}; what appears in protected places is not held back when this session ends: look at `git status` afterwards"
+            ));
+            None
+        }
+    }
+}
+
+/// The guard while the jail runs. Without it what appears is held back at the end.
+fn live(guard: &Guard, prepared: &Prepared, record: &Arc<Record>, reporter: &Reporter) -> Option<Live> {
+    let record = Arc::clone(record);
+    let say = Box::new(move |text: &str| record.add(&note(event::NoteKind::Live, text)));
+    match guard.live(&prepared.policy, vec![prepared.state.clone(), prepared.data.clone()], say) {
+        Ok(live) => live,
+        Err(error) => {
+            reporter.warn(&format!(
+                "the project cannot be watched ({error}): what appears in protected places is held back when the session ends, and what is replaced outside is not protected until then"
             ));
             None
         }

@@ -13,6 +13,7 @@ mod ipc;
 mod later_execution;
 mod later_sessions;
 mod life_cycle;
+mod live_guard;
 mod missing_protection;
 mod mounts;
 mod network;

@@ -161,6 +161,9 @@ fn attend(socket: BorrowedFd<'_>, mut held: Held, reaper: &mut Reaper) -> Result
                 Some((Request::Kill, _)) => return Ok(Some(128 + Signal::KILL.as_raw())),
                 Some((Request::Go, _)) => hold::open(door.as_ref())?,
                 Some((Request::Signal(number), _)) => signal(held.pid, number),
+                Some((Request::Cover { root, below, access }, _)) => {
+                    send(socket, &Reply::Covered(mounts::cover(&root, &below, access)), &[])?
+                }
                 Some((Request::Bind(address), _)) => match network::listener(address) {
                     Ok(listener) => send(socket, &Reply::Bound(address, true), &[listener.as_fd()])?,
                     Err(_) => send(socket, &Reply::Bound(address, false), &[])?,

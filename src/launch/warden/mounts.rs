@@ -22,6 +22,10 @@ use crate::sys::namespace::{MountLimit, restrict_mount};
 
 use super::Failure;
 
+mod cover;
+
+pub(super) use self::cover::cover;
+
 /// How many random names are tried for what is moved aside.
 const ASIDE_ATTEMPTS: usize = 16;
 /// As much of the old name is kept in it (bytes).

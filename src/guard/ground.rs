@@ -1,0 +1,367 @@
+//! The writable trees as they were at launch, and which of their names matter while the jail runs.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::ops::Bound;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::host::protected::{TABLE, Where};
+use crate::plan::operation::Access;
+use crate::policy::files::Source;
+use crate::policy::{Policy, TreeKind};
+
+use super::record::Tree;
+
+/// Below a git directory only these hold names that matter.
+const GIT_ROOMS: [&str; 3] = ["info", "modules", "worktrees"];
+/// What is never entered below `modules`: the rooms of git directories that hold nothing which is run.
+const GIT_STORES: [&str; 6] = ["objects", "refs", "logs", "hooks", "branches", "lfs"];
+/// What in a git directory runs programs or leads to another one.
+const GIT_PARTS: [&str; 5] = ["hooks", "config", "config.worktree", "commondir", "gitdir"];
+
+/// A path in one of the trees.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Spot {
+    /// Which tree.
+    pub tree: usize,
+    /// Below its root.
+    pub below: PathBuf,
+}
+
+/// A mount of the jail's that holds a protected path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cover {
+    /// The root of the mount that the path is seen through, in the jail.
+    pub root: PathBuf,
+    /// The path below it.
+    pub below: PathBuf,
+    /// How it is held.
+    pub access: Access,
+}
+
+/// The trees, what is protected in them, and how the jail holds it.
+#[derive(Debug)]
+pub struct Ground {
+    trees: Vec<Tree>,
+    /// Host paths that were protected at launch.
+    known: BTreeSet<PathBuf>,
+    /// Those that were there, and the directories on the way to them that the jail can rename: which object each was.
+    objects: HashMap<PathBuf, Object>,
+    /// The protected ones by object.
+    places: HashMap<Object, PathBuf>,
+    /// Those that are mounts in the jail.
+    covers: BTreeMap<PathBuf, Vec<Cover>>,
+    /// Directories of ours, which are not entered.
+    own: Vec<PathBuf>,
+    rows: HashMap<OsString, Vec<Part>>,
+}
+
+/// Which object on which file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Object {
+    device: u64,
+    inode: u64,
+    /// A number is given again when its object is gone; this tells the two apart, where the file system knows it.
+    made: Option<SystemTime>,
+}
+
+impl Object {
+    fn at(path: &Path) -> Option<Self> {
+        let metadata = path.symlink_metadata().ok()?;
+        Some(Self { device: metadata.dev(), inode: metadata.ino(), made: metadata.created().ok() })
+    }
+}
+
+/// A name of the table by one of its components.
+#[derive(Debug, Clone)]
+struct Part {
+    name: PathBuf,
+    /// How many components stand before.
+    before: usize,
+    place: Where,
+    /// Counts in trees of which it is one of the additional names, or in all.
+    more: bool,
+}
+
+impl Ground {
+    /// The trees of a session that the jail can write. `own` are directories of ours that may lie in them.
+    pub fn new(trees: &[Tree], policy: &Policy, own: Vec<PathBuf>) -> Self {
+        let writable: Vec<(&Path, &Path)> = policy
+            .files
+            .iter()
+            .filter(|rule| rule.access == Access::Writable)
+            .filter_map(|rule| match &rule.source {
+                Source::Host(source) => Some((source.as_path(), rule.dest.as_path())),
+                _ => None,
+            })
+            .collect();
+        let trees: Vec<Tree> = trees
+            .iter()
+            .filter(|tree| writable.iter().any(|(source, _)| *source == tree.root))
+            .cloned()
+            .collect();
+        let mut covers: BTreeMap<PathBuf, Vec<Cover>> = BTreeMap::new();
+        for held in &policy.protected {
+            for (source, _) in writable.iter().filter(|(_, dest)| *dest == held.root) {
+                covers.entry(source.join(&held.below)).or_default().push(Cover {
+                    root: held.root.clone(),
+                    below: held.below.clone(),
+                    access: held.access,
+                });
+            }
+        }
+        Self::with(trees, covers, own)
+    }
+
+    pub(super) fn with(trees: Vec<Tree>, covers: BTreeMap<PathBuf, Vec<Cover>>, own: Vec<PathBuf>) -> Self {
+        let known: BTreeSet<PathBuf> =
+            trees.iter().flat_map(|tree| tree.protected.iter().map(|below| tree.root.join(below))).collect();
+        let places: HashMap<Object, PathBuf> =
+            known.iter().filter_map(|path| Some((Object::at(path)?, path.clone()))).collect();
+        let mut objects: HashMap<PathBuf, Object> = HashMap::new();
+        for (tree, path) in trees.iter().flat_map(|tree| known.iter().map(move |path| (tree, path))) {
+            for way in
+                path.ancestors().skip(1).take_while(|way| *way != tree.root && way.starts_with(&tree.root))
+            {
+                if !covers.contains_key(way)
+                    && !objects.contains_key(way)
+                    && let Some(object) = Object::at(way)
+                {
+                    objects.insert(way.to_path_buf(), object);
+                }
+            }
+        }
+        let mut rows: HashMap<OsString, Vec<Part>> = HashMap::new();
+        let table = TABLE
+            .path
+            .iter()
+            .flat_map(|row| row.names.iter().map(|name| (name.as_str(), row.r#where, false)));
+        let more =
+            trees.iter().flat_map(|tree| tree.more.iter().map(|name| (name.as_str(), Where::Anywhere, true)));
+        for (name, place, more) in table.chain(more) {
+            for (before, part) in Path::new(name).iter().enumerate() {
+                rows.entry(part.to_owned()).or_default().push(Part {
+                    name: name.into(),
+                    before,
+                    place,
+                    more,
+                });
+            }
+        }
+        Self { trees, known, objects, places, covers, own, rows }
+    }
+
+    /// The trees.
+    pub fn trees(&self) -> &[Tree] {
+        &self.trees
+    }
+
+    /// A path on the host.
+    pub fn path(&self, spot: &Spot) -> PathBuf {
+        let root = &self.trees[spot.tree].root;
+        if spot.below.as_os_str().is_empty() { root.clone() } else { root.join(&spot.below) }
+    }
+
+    /// How the jail holds a host path.
+    pub fn covers(&self, path: &Path) -> &[Cover] {
+        self.covers.get(path).map_or(&[], Vec::as_slice)
+    }
+
+    /// Every host path that the jail holds.
+    pub fn covered(&self) -> impl Iterator<Item = &PathBuf> {
+        self.covers.keys()
+    }
+
+    /// The host paths that the jail holds at `path` and below it.
+    pub fn covered_below<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a PathBuf> {
+        let from = (Bound::Included(path), Bound::Unbounded);
+        self.covers
+            .range::<Path, _>(from)
+            .map(|(held, _)| held)
+            .take_while(move |held| held.starts_with(path))
+    }
+
+    /// The git directories of the trees that must be watched before anything runs, and the roots.
+    pub fn first(&self) -> Vec<Spot> {
+        let mut first: Vec<Spot> =
+            (0..self.trees.len()).map(|tree| Spot { tree, below: PathBuf::new() }).collect();
+        for (tree, found) in self.trees.iter().enumerate() {
+            for below in &found.protected {
+                let spot = Spot { tree, below: below.clone() };
+                if self.path(&spot).join("HEAD").symlink_metadata().is_ok() && self.is_git(&spot) {
+                    first.push(spot);
+                }
+            }
+        }
+        first
+    }
+
+    /// Whether `name` in the directory `at` is entered. Whoever asks knows that it is a directory.
+    pub fn enters(&self, at: &Spot, name: &OsStr) -> bool {
+        let path = self.path(at).join(name);
+        if self.own.contains(&path)
+            || self.trees.iter().any(|tree| tree.root == path || tree.own.contains(&path))
+        {
+            return false;
+        }
+        // What is read-only as a whole needs no watch inside.
+        if self.covers(&path).iter().any(|cover| cover.access == Access::ReadOnly) {
+            return false;
+        }
+        match self.in_git(at) {
+            None => !TABLE.dependencies.names.iter().any(|known| OsStr::new(known) == name),
+            Some(rooms) => {
+                let rooms: Vec<&OsStr> = rooms.iter().collect();
+                match rooms.as_slice() {
+                    [] => GIT_ROOMS.iter().any(|room| name == *room),
+                    [first] if *first == "worktrees" => true,
+                    [first, _] if *first == "worktrees" => name == "modules",
+                    [first, ..] if *first == "info" => false,
+                    _ => !GIT_STORES.iter().any(|store| name == *store),
+                }
+            }
+        }
+    }
+
+    /// The protected paths that `name`, in the directory `at`, makes or completes; they need not be there.
+    pub fn touched(&self, at: &Spot, name: &OsStr) -> Vec<PathBuf> {
+        if self.in_git(at).is_some() {
+            return self.touched_in_git(at, name);
+        }
+        if name == ".git" {
+            return vec![at.below.join(name)];
+        }
+        let mut touched = Vec::new();
+        for part in self.rows.get(name).into_iter().flatten() {
+            let Some(base) = base_of(&at.below, part) else { continue };
+            let elsewhere = part.place == Where::Root && !self.counts_as_root(at.tree, &base);
+            let others =
+                part.more && !self.trees[at.tree].more.iter().any(|name| part.name == Path::new(name));
+            if elsewhere || others {
+                continue;
+            }
+            if let Some(found) = self.present(at.tree, &base, &part.name)
+                && !touched.contains(&found)
+            {
+                touched.push(found);
+            }
+        }
+        touched
+    }
+
+    /// Whether a path was protected at launch, and every directory on the way that the jail could rename is still the same:
+    /// what stands under the old name of another directory is new.
+    pub fn is_known(&self, path: &Path) -> bool {
+        self.known.contains(path) && self.is_on_its_way(path)
+    }
+
+    /// Whether what is at `path` was protected at launch and went there with a directory that was renamed. Its mount in the
+    /// jail went with it, so that it says what it said.
+    pub fn is_moved(&self, path: &Path) -> bool {
+        let Some(object) = Object::at(path).filter(|object| object.made.is_some()) else { return false };
+        self.places.get(&object).is_some_and(|place| place != path && Object::at(place) != Some(object))
+    }
+
+    /// Protected paths whose place is another directory now.
+    pub fn forgotten(&self) -> BTreeSet<PathBuf> {
+        self.known.iter().filter(|path| !self.is_on_its_way(path)).cloned().collect()
+    }
+
+    fn is_on_its_way(&self, path: &Path) -> bool {
+        path.ancestors()
+            .skip(1)
+            .all(|way| self.objects.get(way).is_none_or(|object| Object::at(way) == Some(*object)))
+    }
+
+    /// Whether the path lies in a repository that was not there at launch.
+    pub fn in_new_repository(&self, spot: &Spot) -> bool {
+        let mut at = spot.below.as_path();
+        while let Some(parent) = at.parent() {
+            let directory = Spot { tree: spot.tree, below: parent.to_path_buf() };
+            if self.is_git(&directory) {
+                let whole = parent.as_os_str().is_empty();
+                return !(whole || self.is_known(&self.path(&directory)));
+            }
+            at = parent;
+        }
+        false
+    }
+
+    /// Whether what counts at the root of a tree counts in the directory `below`: the root, those right below it, the home.
+    fn counts_as_root(&self, tree: usize, below: &Path) -> bool {
+        let tree = &self.trees[tree];
+        below.components().count() <= 1 || tree.root.join(below) == tree.home
+    }
+
+    fn touched_in_git(&self, at: &Spot, name: &OsStr) -> Vec<PathBuf> {
+        let below = |name: &str| at.below.join(name);
+        let parent = at.below.parent().map(Path::to_path_buf);
+        let room = at.below.file_name();
+        if self.is_git(at) {
+            // A submodule's directory is one from the moment that it has a HEAD.
+            let all = name == "HEAD";
+            return GIT_PARTS.iter().filter(|part| all || name == **part).map(|part| below(part)).collect();
+        }
+        let in_git = parent.is_some_and(|below| self.is_git(&Spot { tree: at.tree, below }));
+        if in_git && room == Some(OsStr::new("info")) && name == "attributes" {
+            return vec![below("attributes")];
+        }
+        let grandparent = at.below.parent().and_then(Path::file_name);
+        let parts = ["config.worktree", "commondir", "gitdir"];
+        if grandparent == Some(OsStr::new("worktrees")) && parts.iter().any(|part| name == *part) {
+            return vec![at.below.join(name)];
+        }
+        Vec::new()
+    }
+
+    /// Whether a directory is a git directory: by its name, or, among submodules, by its HEAD.
+    fn is_git(&self, at: &Spot) -> bool {
+        match self.in_git(at) {
+            None => false,
+            Some(rooms) if rooms.as_os_str().is_empty() => true,
+            Some(rooms) => {
+                rooms.iter().any(|room| room == "modules")
+                    && self.path(at).join("HEAD").symlink_metadata().is_ok()
+            }
+        }
+    }
+
+    /// The rest of the path behind the git directory, when it lies in one.
+    fn in_git(&self, at: &Spot) -> Option<PathBuf> {
+        if self.trees[at.tree].kind == TreeKind::GitDirectory {
+            return Some(at.below.clone());
+        }
+        let mut parts = at.below.components();
+        parts.any(|part| part == Component::Normal(OsStr::new(".git"))).then(|| parts.as_path().to_path_buf())
+    }
+
+    /// `name` below `base`, or the symlink on the way to it, if it is there.
+    fn present(&self, tree: usize, base: &Path, name: &Path) -> Option<PathBuf> {
+        let mut current = base.to_path_buf();
+        for part in name {
+            current.push(part);
+            let spot = Spot { tree, below: current.clone() };
+            if self.path(&spot).symlink_metadata().ok()?.is_symlink() {
+                return Some(current);
+            }
+        }
+        Some(current)
+    }
+}
+
+/// The directory that a name of the table counts from, when `at` is where its components before `part` lead.
+fn base_of(at: &Path, part: &Part) -> Option<PathBuf> {
+    let before: PathBuf = part.name.iter().take(part.before).collect();
+    if part.before == 0 {
+        return Some(at.to_path_buf());
+    }
+    if !at.ends_with(&before) {
+        return None;
+    }
+    at.ancestors().nth(part.before).map(Path::to_path_buf)
+}
+
+#[cfg(test)]
+mod tests;

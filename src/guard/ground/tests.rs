@@ -1,0 +1,128 @@
+//! On temporary trees: which names matter.
+
+use std::fs;
+
+use super::*;
+
+fn ground(root: &Path, kind: TreeKind) -> Ground {
+    let more = vec![".mine/hooks".to_owned()];
+    let protected = vec![PathBuf::from(".git"), PathBuf::from("kept/.envrc")];
+    Ground::with(
+        vec![Tree {
+            root: root.to_path_buf(),
+            protected,
+            read_only: Vec::new(),
+            kind,
+            more,
+            home: PathBuf::new(),
+            own: Vec::new(),
+        }],
+        BTreeMap::new(),
+        Vec::new(),
+    )
+}
+
+fn tree(paths: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for path in paths {
+        fs::create_dir_all(dir.path().join(path).parent().unwrap()).unwrap();
+        fs::write(dir.path().join(path), "x").unwrap();
+    }
+    dir
+}
+
+fn at(below: &str) -> Spot {
+    Spot { tree: 0, below: below.into() }
+}
+
+#[test]
+fn a_name_touches_what_it_makes_or_completes() {
+    let dir = tree(&[
+        ".git/HEAD",
+        ".git/modules/a/b/HEAD",
+        ".claude/settings.json",
+        "s/.claude/hooks/x",
+        ".mine/hooks",
+        ".bashrc",
+        "s/.bashrc",
+        "s/t/.bashrc",
+    ]);
+    let ground = ground(dir.path(), TreeKind::Files);
+    let cases: [(&str, &str, &[&str]); 22] = [
+        ("", ".envrc", &[]),
+        ("", ".claude", &[".claude/settings.json"]),
+        (".claude", "settings.json", &[".claude/settings.json"]),
+        (".claude", "other.json", &[]),
+        ("s/.claude", "hooks", &["s/.claude/hooks"]),
+        ("s", "hooks", &[]),
+        ("", "settings.json", &[]),
+        (".mine", "hooks", &[".mine/hooks"]),
+        ("", ".bashrc", &[".bashrc"]),
+        ("s", ".bashrc", &["s/.bashrc"]),
+        ("s/t", ".bashrc", &[]),
+        ("s", ".git", &["s/.git"]),
+        (".git", "config", &[".git/config"]),
+        (".git", "config.lock", &[]),
+        (".git/info", "attributes", &[".git/info/attributes"]),
+        (".git/info", "exclude", &[]),
+        (".git/worktrees/w", "commondir", &[".git/worktrees/w/commondir"]),
+        (".git/worktrees", "commondir", &[]),
+        (".git/modules/a/b", "config", &[".git/modules/a/b/config"]),
+        (".git/modules/a", "config", &[]),
+        (".git/refs", ".envrc", &[]),
+        ("s", "config", &[]),
+    ];
+    for (directory, name, expected) in cases {
+        let touched: Vec<_> = ground
+            .touched(&at(directory), OsStr::new(name))
+            .into_iter()
+            .filter(|below| {
+                // Git's parts are told whether they are there or not.
+                below.starts_with(".git") || dir.path().join(below).exists() || below.ends_with(".git")
+            })
+            .collect();
+        let expected: Vec<_> = expected.iter().map(PathBuf::from).collect();
+        assert_eq!(touched, expected, "{name} in {directory:?}");
+    }
+}
+
+#[test]
+fn directories_that_hold_nothing_of_interest_are_not_entered() {
+    let dir = tree(&[".git/HEAD"]);
+    let files = ground(dir.path(), TreeKind::Files);
+    let git = ground(dir.path(), TreeKind::GitDirectory);
+    for (ground, directory, name, expected) in [
+        (&files, "", "src", true),
+        (&files, "", ".git", true),
+        (&files, "", "node_modules", false),
+        (&files, "a", "target", false),
+        (&files, ".git", "objects", false),
+        (&files, ".git", "hooks", false),
+        (&files, ".git", "info", true),
+        (&files, ".git/modules", "target", true),
+        (&files, ".git/modules/a", "objects", false),
+        (&files, ".git/worktrees", "w", true),
+        (&files, ".git/worktrees/w", "logs", false),
+        (&git, "", "objects", false),
+        (&git, "", "worktrees", true),
+    ] {
+        assert_eq!(ground.enters(&at(directory), OsStr::new(name)), expected, "{name} in {directory:?}");
+    }
+}
+
+#[test]
+fn a_place_counts_as_long_as_its_directory_is_the_same() {
+    let dir = tree(&["kept/.envrc"]);
+    let ground = ground(dir.path(), TreeKind::Files);
+    let (place, moved) = (dir.path().join("kept/.envrc"), dir.path().join("other/.envrc"));
+    assert!(ground.is_known(&place) && !ground.is_moved(&place) && ground.forgotten().is_empty());
+    fs::rename(dir.path().join("kept"), dir.path().join("other")).unwrap();
+    assert!(ground.is_moved(&moved));
+    fs::create_dir(dir.path().join("kept")).unwrap();
+    fs::write(&place, "new").unwrap();
+    assert!(!ground.is_known(&place) && !ground.is_moved(&place) && ground.is_moved(&moved));
+    assert!(ground.forgotten().contains(&place));
+    fs::remove_dir_all(dir.path().join("kept")).unwrap();
+    fs::rename(dir.path().join("other"), dir.path().join("kept")).unwrap();
+    assert!(ground.is_known(&place) && ground.forgotten().is_empty());
+}

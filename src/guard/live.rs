@@ -1,0 +1,288 @@
+//! While the jail runs: what appears in protected places is moved away at once, and what is replaced outside is covered
+//! again.
+
+mod contents;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use crate::launch::protocol::Covered;
+use crate::sanitize::escape;
+
+use self::contents::Contents;
+use super::ground::{Cover, Ground, Spot};
+use super::quarantine::Quarantine;
+use super::repository::{Verdict, judge};
+use super::watch::{Watch, Why};
+
+/// After so many moves of one name it is left to the sweep at the end: whoever makes it again and again has the time.
+const MAX_MOVES: u32 = 200;
+/// Of so many names it is counted.
+const MAX_NAMES: usize = 10_000;
+/// Questions to the warden that are not answered yet.
+const MAX_ASKED: usize = 16;
+/// What is looked at in one turn; the loop goes on in between.
+const AT_ONCE: usize = 64;
+
+/// The guard of a running jail. It never waits: whoever holds it calls [`Live::turn`] when there is something.
+pub struct Live {
+    ground: Arc<Ground>,
+    watch: Watch,
+    quarantine: Quarantine,
+    say: Box<dyn Fn(&str)>,
+    touched: VecDeque<(Spot, Why)>,
+    moves: HashMap<PathBuf, u32>,
+    waiting: VecDeque<PathBuf>,
+    is_waiting: HashSet<PathBuf>,
+    /// The path of every question that was asked, oldest first: answers come in this order.
+    asked: VecDeque<PathBuf>,
+    /// How often a path was covered again.
+    covered: BTreeMap<PathBuf, u64>,
+    at_launch: Contents,
+    /// What the user must see first, by path.
+    changed: BTreeMap<PathBuf, String>,
+    failed: BTreeMap<PathBuf, String>,
+    lost: bool,
+    said_full: bool,
+}
+
+/// What is left to say when the jail has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// What was held back so far.
+    pub quarantine: Quarantine,
+    /// Lines for the user, most important first.
+    pub lines: Vec<String>,
+    /// What was protected, for the sweep at the end.
+    pub ground: Option<Arc<Ground>>,
+}
+
+impl Live {
+    /// Watches the roots and the git directories, and everything else from a thread. `say` records an event.
+    ///
+    /// # Errors
+    /// When the kernel gives no inotify descriptor.
+    pub fn start(ground: Ground, quarantine: Quarantine, say: Box<dyn Fn(&str)>) -> std::io::Result<Self> {
+        let ground = Arc::new(ground);
+        let watch = Watch::new(Arc::clone(&ground))?;
+        Ok(Self::with(ground, watch, quarantine, say))
+    }
+
+    fn with(ground: Arc<Ground>, mut watch: Watch, quarantine: Quarantine, say: Box<dyn Fn(&str)>) -> Self {
+        for spot in ground.first() {
+            watch.arm(&spot);
+        }
+        let at_launch = Contents::read(ground.covered());
+        watch.arm_rest();
+        Self {
+            ground,
+            watch,
+            quarantine,
+            say,
+            touched: VecDeque::new(),
+            moves: HashMap::new(),
+            waiting: VecDeque::new(),
+            is_waiting: HashSet::new(),
+            asked: VecDeque::new(),
+            covered: BTreeMap::new(),
+            at_launch,
+            changed: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            lost: false,
+            said_full: false,
+        }
+    }
+
+    /// The descriptor that becomes readable when something happened.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.watch.descriptor()
+    }
+
+    /// What tells that the thread found something.
+    pub fn wake(&self) -> Arc<Notify> {
+        self.watch.wake()
+    }
+
+    /// Whether there is work that nothing else will announce.
+    pub fn is_busy(&self) -> bool {
+        self.watch.is_busy() || !self.touched.is_empty() || self.can_ask()
+    }
+
+    /// Does a bounded piece of what is to be done. Returns what the warden is to be asked for.
+    pub fn turn(&mut self) -> Vec<Cover> {
+        let ground = Arc::clone(&self.ground);
+        if self.touched.is_empty() {
+            // Else the kernel keeps what happens, and says when it could not.
+            let seen = self.watch.read();
+            self.lost |= seen.lost;
+            self.touched.extend(seen.touched);
+        }
+        for _ in 0..AT_ONCE {
+            let Some((spot, why)) = self.touched.pop_front() else { break };
+            let path = self.ground.path(&spot);
+            let held: Vec<PathBuf> = ground.covered_below(&path).cloned().collect();
+            for held in held.into_iter().filter(|held| ground.is_known(held)) {
+                self.uncovered(held);
+            }
+            if why == Why::Named && !ground.is_known(&path) && !ground.is_moved(&path) {
+                self.appeared(&spot, &path);
+            }
+        }
+        if self.lost && self.watch.arm_rest() {
+            self.lost = false;
+            (self.say)("too much happened at once in the writable trees: everything is looked at again");
+            let all: Vec<PathBuf> = self.ground.covered().cloned().collect();
+            all.into_iter().for_each(|path| self.uncovered(path));
+        }
+        if self.watch.is_full() && !self.said_full {
+            self.said_full = true;
+            (self.say)(FULL);
+        }
+        self.ask()
+    }
+
+    /// Takes the answer to the oldest question. Returns what is to be asked next.
+    pub fn answered(&mut self, answer: &Covered) -> Vec<Cover> {
+        let Some(path) = self.asked.pop_front() else { return Vec::new() };
+        match answer {
+            Covered::Already | Covered::Missing => {}
+            Covered::Again => {
+                let count = self.covered.entry(path.clone()).or_default();
+                *count += 1;
+                if *count == 1 {
+                    (self.say)(&format!("{} was replaced outside and is covered again", escape(&path)));
+                }
+                self.check(&path);
+            }
+            Covered::Failed(why) => {
+                let line =
+                    format!("{} was replaced outside and cannot be covered again: {why}", escape(&path));
+                if self.failed.insert(path, line.clone()).is_none() {
+                    (self.say)(&line);
+                }
+            }
+        }
+        self.ask()
+    }
+
+    /// The jail has ended: looks once more at what was uncovered, and says what is to be said.
+    pub fn end(mut self) -> Ended {
+        let covered: Vec<PathBuf> = self.covered.keys().cloned().collect();
+        for path in covered {
+            // A descriptor that was opened in the moment without a cover can be written through until the end.
+            self.check(&path);
+        }
+        for (path, count) in self.covered.iter().filter(|(_, count)| **count > 1) {
+            (self.say)(&format!("{} was covered again {count} times", escape(path)));
+        }
+        let mut lines: Vec<String> = self.changed.into_values().chain(self.failed.into_values()).collect();
+        if self.watch.is_full() {
+            lines.push(FULL.to_owned());
+        }
+        Ended { quarantine: self.quarantine, lines, ground: Some(self.ground) }
+    }
+
+    /// Something happened to a path that the jail holds.
+    fn uncovered(&mut self, path: PathBuf) {
+        if self.is_waiting.insert(path.clone()) {
+            self.waiting.push_back(path);
+        }
+    }
+
+    fn can_ask(&self) -> bool {
+        !self.waiting.is_empty() && self.asked.len() < MAX_ASKED
+    }
+
+    fn ask(&mut self) -> Vec<Cover> {
+        let mut questions = Vec::new();
+        while self.can_ask()
+            && let Some(path) = self.waiting.pop_front()
+        {
+            // From now on it counts anew: the warden looks later than this.
+            self.is_waiting.remove(&path);
+            for cover in self.ground.covers(&path) {
+                self.asked.push_back(path.clone());
+                questions.push(cover.clone());
+            }
+        }
+        questions
+    }
+
+    /// A path that was not protected at launch has a name that is.
+    fn appeared(&mut self, spot: &Spot, path: &Path) {
+        let Ok(metadata) = path.symlink_metadata() else { return };
+        let named = |name: &str| spot.below.file_name().is_some_and(|own| own == name);
+        if named(".git") && metadata.is_dir() {
+            return;
+        }
+        let root = &self.ground.trees()[spot.tree].root;
+        let in_new_repository = self.ground.in_new_repository(spot);
+        let verdict = judge(root, &spot.below, in_new_repository);
+        // Both are judged by what they say, and git makes them before it writes them.
+        let says = metadata.is_file() && (named(".git") || named("commondir"));
+        match verdict {
+            Verdict::HoldBack if says && metadata.len() == 0 && self.waits_for(spot, path) => {}
+            Verdict::HoldBack => self.hold_back(spot, path),
+            Verdict::Keep if says => {
+                // It may be written again.
+                let _ = self.watch.arm_file(spot);
+            }
+            Verdict::Keep | Verdict::Hooks | Verdict::Config => {}
+        }
+    }
+
+    /// Whether an empty file is watched, and still empty.
+    fn waits_for(&self, spot: &Spot, path: &Path) -> bool {
+        self.watch.arm_file(spot) && path.symlink_metadata().is_ok_and(|metadata| metadata.len() == 0)
+    }
+
+    fn hold_back(&mut self, spot: &Spot, path: &Path) {
+        if self.moves.len() >= MAX_NAMES && !self.moves.contains_key(path) {
+            return;
+        }
+        let moves = self.moves.entry(path.to_path_buf()).or_default();
+        if *moves >= MAX_MOVES {
+            return;
+        }
+        *moves += 1;
+        let shown = escape(path).to_string();
+        match self.quarantine.take_now(&self.ground.trees()[spot.tree].root, &spot.below) {
+            Ok(()) if *moves == MAX_MOVES => (self.say)(&format!(
+                "{shown} was moved away {MAX_MOVES} times: it is left alone until the session ends"
+            )),
+            Ok(()) if *moves == 1 => {
+                (self.say)(&format!("{shown} appeared in a protected place and was moved away"))
+            }
+            Ok(()) => {}
+            // It went away by itself.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                *moves = MAX_MOVES;
+                (self.say)(&format!(
+                    "{shown} appeared in a protected place and cannot be moved away yet: {error}"
+                ));
+            }
+        }
+    }
+
+    fn check(&mut self, path: &Path) {
+        let Some(what) = self.at_launch.changed(path) else { return };
+        let line = format!("{} was uncovered for a moment and {what}: look at it", escape(path));
+        if self.changed.get(path) != Some(&line)
+            && (self.changed.len() < MAX_NAMES || self.changed.contains_key(path))
+        {
+            (self.say)(&line);
+            self.changed.insert(path.to_path_buf(), line);
+        }
+    }
+}
+
+const FULL: &str = "the writable trees have more directories than can be watched (fs.inotify.max_user_watches): \
+    what appears in the others is held back when the session ends, not at once";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,353 @@
+//! Watching the trees on the host: inotify on every directory whose names matter.
+//!
+//! Watches are set on descriptors that were opened beneath the root through no symlink, so that nothing outside is ever
+//! watched. Their number and what is remembered of them are bounded; what is not watched is left to the sweep at the end.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::io::Errno;
+use tokio::sync::Notify;
+
+use super::ground::{Ground, Spot};
+
+/// No session watches more.
+const MAX_WATCHES: usize = 50_000;
+/// Where the kernel says how many a user may have.
+const KERNEL_LIMIT: &str = "/proc/sys/fs/inotify/max_user_watches";
+/// Bytes of events that are read at once.
+const BATCH: usize = 16 << 10;
+/// New directories that are armed at once.
+const ARM_AT_ONCE: usize = 32;
+/// What waits to be looked at; beyond it the sweep at the end has to do.
+const MAX_WAITING: usize = 50_000;
+/// How deep directories are followed.
+const DEPTH_LIMIT: usize = 64;
+
+/// The watches of a session.
+#[derive(Debug)]
+pub struct Watch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    inotify: OwnedFd,
+    ground: Arc<Ground>,
+    limit: usize,
+    state: Mutex<State>,
+    stop: AtomicBool,
+    is_arming: AtomicBool,
+    wake: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    watched: HashMap<i32, Watched>,
+    /// Directories that appeared and are to be armed.
+    to_arm: VecDeque<Spot>,
+    /// Names that something happened to.
+    touched: BTreeSet<(Spot, Why)>,
+    /// The kernel, or our own bound, allows no more.
+    full: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Watched {
+    Directory(Spot),
+    /// A file whose contents decide.
+    File(Spot),
+}
+
+/// Why a path is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// It has a name that is protected.
+    Named,
+    /// It is, or holds, something that the jail holds.
+    Holds,
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Paths that something happened to, or that were found when their directory was armed.
+    pub touched: Vec<(Spot, Why)>,
+    /// Events were lost: everything is to be looked at again.
+    pub lost: bool,
+}
+
+impl Watch {
+    /// Watches nothing yet.
+    ///
+    /// # Errors
+    /// When the kernel gives no inotify descriptor.
+    pub fn new(ground: Arc<Ground>) -> std::io::Result<Self> {
+        let kernel =
+            std::fs::read_to_string(KERNEL_LIMIT).ok().and_then(|text| text.trim().parse::<usize>().ok());
+        Self::bounded(ground, kernel.map_or(MAX_WATCHES, |limit| (limit / 2).min(MAX_WATCHES)))
+    }
+
+    /// The same with a bound of its own.
+    pub(super) fn bounded(ground: Arc<Ground>, limit: usize) -> std::io::Result<Self> {
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let shared = Shared {
+            inotify,
+            ground,
+            limit,
+            state: Mutex::default(),
+            stop: AtomicBool::new(false),
+            is_arming: AtomicBool::new(false),
+            wake: Arc::new(Notify::new()),
+        };
+        Ok(Self { shared: Arc::new(shared), thread: None })
+    }
+
+    /// Watches one directory now, without those below it.
+    pub fn arm(&self, spot: &Spot) {
+        let _ = self.shared.arm(spot);
+    }
+
+    /// Watches all the rest, in a thread of its own. Each directory is looked at once it is watched. Returns false when
+    /// that is being done already.
+    pub fn arm_rest(&mut self) -> bool {
+        if self.shared.is_arming.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let shared = Arc::clone(&self.shared);
+        self.thread = Some(std::thread::spawn(move || {
+            shared.arm_all();
+            shared.is_arming.store(false, Ordering::Release);
+            shared.wake.notify_one();
+        }));
+        true
+    }
+
+    /// Watches the contents of a file. Returns whether that is possible.
+    pub fn arm_file(&self, spot: &Spot) -> bool {
+        self.shared.arm_file(spot).unwrap_or(false)
+    }
+
+    /// The descriptor that becomes readable.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.shared.inotify.as_fd()
+    }
+
+    /// What tells that something was found while arming.
+    pub fn wake(&self) -> Arc<Notify> {
+        Arc::clone(&self.shared.wake)
+    }
+
+    /// Whether there is work that no event will announce.
+    pub fn is_busy(&self) -> bool {
+        let state = self.shared.state();
+        !state.touched.is_empty() || !state.to_arm.is_empty()
+    }
+
+    /// Whether the thread is still at work.
+    #[cfg(test)]
+    pub(super) fn is_arming(&self) -> bool {
+        self.shared.is_arming.load(Ordering::Acquire)
+    }
+
+    /// Whether some directories are not watched, for there are too many.
+    pub fn is_full(&self) -> bool {
+        self.shared.state().full
+    }
+
+    /// Reads one batch of events and arms some of the directories that appeared. Never waits.
+    pub fn read(&self) -> Seen {
+        let lost = self.shared.events();
+        for _ in 0..ARM_AT_ONCE {
+            let next = self.shared.state().to_arm.pop_front();
+            let Some(spot) = next else { break };
+            let _ = self.shared.arm(&spot).map(|below| self.shared.state().queue(below));
+        }
+        let mut state = self.shared.state();
+        let touched = std::mem::take(&mut state.touched).into_iter().collect();
+        Seen { touched, lost }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It ends after the directory that it is at.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl State {
+    fn queue(&mut self, spots: Vec<Spot>) {
+        for spot in spots {
+            if self.to_arm.len() < MAX_WAITING {
+                self.to_arm.push_back(spot);
+            } else {
+                self.full = true;
+            }
+        }
+    }
+
+    fn touch(&mut self, spot: Spot, why: Why) {
+        if self.touched.len() < MAX_WAITING {
+            self.touched.insert((spot, why));
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn arm_all(&self) {
+        let mut waiting: Vec<Spot> = self.ground.first();
+        while let Some(spot) = waiting.pop() {
+            if self.stop.load(Ordering::Relaxed) || self.state().full {
+                return;
+            }
+            waiting.extend(self.arm(&spot).unwrap_or_default());
+            if !self.state().touched.is_empty() {
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    /// Watches a directory, then looks at what is in it. Returns the directories in it.
+    fn arm(&self, spot: &Spot) -> Result<Vec<Spot>, Errno> {
+        let directory = self.open(spot, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?;
+        let flags = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::ONLYDIR;
+        if !self.add(directory.as_fd(), flags, Watched::Directory(spot.clone()))? {
+            return Ok(Vec::new());
+        }
+        let mut below = Vec::new();
+        let deep = spot.below.components().count() >= DEPTH_LIMIT;
+        for entry in Dir::read_from(&directory)? {
+            let Ok(entry) = entry else { break };
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            self.look(spot, name);
+            let place = spot.below.join(name);
+            let is_directory = match entry.file_type() {
+                FileType::Directory => true,
+                FileType::Unknown => {
+                    let path = self.ground.path(&Spot { tree: spot.tree, below: place.clone() });
+                    path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
+                }
+                _ => false,
+            };
+            if is_directory && !deep && self.ground.enters(spot, name) {
+                below.push(Spot { tree: spot.tree, below: place });
+            }
+        }
+        Ok(below)
+    }
+
+    fn arm_file(&self, spot: &Spot) -> Result<bool, Errno> {
+        let file = self.open(spot, OFlags::PATH)?;
+        self.add(file.as_fd(), WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE, Watched::File(spot.clone()))
+    }
+
+    /// Notes what `name` in a directory touches.
+    fn look(&self, at: &Spot, name: &OsStr) {
+        let touched = self.ground.touched(at, name);
+        let itself = at.below.join(name);
+        let path = self.ground.path(&Spot { tree: at.tree, below: itself.clone() });
+        let held = self.ground.covered_below(&path).next().is_some();
+        if touched.is_empty() && !held {
+            return;
+        }
+        let mut state = self.state();
+        let named = touched.into_iter().map(|below| (below, Why::Named));
+        for (below, why) in named.chain(held.then_some((itself, Why::Holds))) {
+            state.touch(Spot { tree: at.tree, below }, why);
+        }
+    }
+
+    /// Adds one watch; false when there is no room for it.
+    fn add(&self, object: BorrowedFd<'_>, flags: WatchFlags, what: Watched) -> Result<bool, Errno> {
+        // Held over both, so that no event is read before it is known what it is about.
+        let mut state = self.state();
+        if state.watched.len() >= self.limit {
+            state.full = true;
+            return Ok(false);
+        }
+        match inotify::add_watch(&self.inotify, format!("/proc/self/fd/{}", object.as_raw_fd()), flags) {
+            Ok(number) => {
+                state.watched.insert(number, what);
+                Ok(true)
+            }
+            Err(Errno::NOSPC | Errno::NOMEM) => {
+                state.full = true;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open(&self, spot: &Spot, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = &self.ground.trees()[spot.tree].root;
+        if spot.below.as_os_str().is_empty() {
+            return openat(CWD, root, flags, Mode::empty());
+        }
+        let root = openat(CWD, root, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        openat2(&root, &spot.below, flags, Mode::empty(), resolve)
+    }
+
+    /// Reads one batch. Returns whether events were lost.
+    fn events(&self) -> bool {
+        let mut buffer = [MaybeUninit::uninit(); BATCH];
+        let mut reader = Reader::new(&self.inotify, &mut buffer);
+        let mut lost = false;
+        // An error is the end of what is there; anything else would come again.
+        while let Ok(event) = reader.next() {
+            let (number, what) = (event.wd(), event.events());
+            let name: Option<OsString> =
+                event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()).to_owned());
+            lost |= what.contains(ReadFlags::QUEUE_OVERFLOW);
+            if what.contains(ReadFlags::IGNORED) {
+                self.state().watched.remove(&number);
+            } else {
+                self.event(number, what, name.as_deref());
+            }
+            if reader.is_buffer_empty() {
+                break;
+            }
+        }
+        lost
+    }
+
+    fn event(&self, number: i32, what: ReadFlags, name: Option<&OsStr>) {
+        let watched = self.state().watched.get(&number).cloned();
+        match (watched, name) {
+            (Some(Watched::File(spot)), _) => self.state().touch(spot, Why::Named),
+            (Some(Watched::Directory(at)), Some(name)) => {
+                self.look(&at, name);
+                let came = what.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
+                if came && what.contains(ReadFlags::ISDIR) && self.ground.enters(&at, name) {
+                    self.state().queue(vec![Spot { tree: at.tree, below: at.below.join(name) }]);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What happens to protected places while a jail runs: what appears goes at once, what is replaced outside is covered
+//! again, and git goes on working.
+
+use std::time::Duration;
+
+use super::common::{DEADLINE, Git, Output, Running, TestEnv, eventually};
+
+/// How long the guard may take. It needs milliseconds; machines that test are loaded.
+const SOON: Duration = Duration::from_secs(2);
+
+/// A jail that waits, in the project, for the file `go`.
+fn waiting(env: &TestEnv, before: &str, after: &str) -> Running {
+    let script = format!("{before}\n: > begun; while [ ! -e go ]; do sleep 0.02; done\n{after}");
+    let running = env.jail_running(["--", "sh", "-c", &script]);
+    assert!(eventually(DEADLINE, || env.project().join("begun").exists()), "the jail did not start");
+    running
+}
+
+fn end(env: &TestEnv, running: Running) -> Output {
+    env.file("go", "");
+    running.finish(DEADLINE)
+}
+
+#[test]
+fn what_appears_in_a_protected_place_is_gone_while_the_jail_runs() {
+    let git = "mkdir -p evil && cp -r .git evil/g";
+    let cases = [
+        (".vscode/tasks.json", "mkdir .vscode && echo x > .vscode/tasks.json"),
+        (".envrc", "echo x > .envrc"),
+        ("sub/deeper/.envrc", "mkdir -p sub/deeper && echo x > sub/deeper/.envrc"),
+        (".claude/settings.json", "mkdir .claude && echo x > .claude/settings.json"),
+        (".claude/settings.json", "mkdir a && echo x > a/settings.json && mv a .claude"),
+        (".envrc", "ln -s /tmp/x .envrc"),
+        ("evil/.git", "echo 'gitdir: g' > evil/.git"),
+        ("evil/.git", "ln -s g evil/.git"),
+        (".git/commondir", "echo ../evil/g > .git/commondir"),
+    ];
+    for (name, script) in cases {
+        let there = |env: &TestEnv| env.project().join(name).symlink_metadata().is_ok();
+        let control = repository();
+        control.outside(&format!("{git}; {script}")).ok();
+        assert!(there(&control), "control: {script} makes it outside");
+
+        let env = repository();
+        let running = waiting(&env, &format!("{git}; {script}; true"), "");
+        assert!(eventually(SOON, || !there(&env)), "{script}: {name} is there while the jail runs");
+        let output = end(&env, running);
+        assert!(output.stderr.contains("held back"), "{script}: {output:#?}");
+        assert!(!there(&env), "{script}: {name} is there afterwards");
+        let listed = env.jail(["quarantine", "list"]);
+        assert_eq!(listed.ok().lines().count(), 1, "{script}: {listed:#?}");
+    }
+}
+
+#[test]
+fn what_stands_in_the_place_of_a_renamed_directory_is_new_and_what_moved_with_it_stays() {
+    let script = "mv sub moved && mkdir sub && echo evil > sub/.envrc";
+    let prepared = || {
+        let env = repository();
+        env.file("sub/.envrc", "mine\n");
+        env
+    };
+    let control = prepared();
+    control.outside(script).ok();
+    assert!(control.project().join("sub/.envrc").exists(), "control");
+
+    let env = prepared();
+    let running = waiting(&env, script, "echo x >> moved/.envrc && exit 9; exit 0");
+    let there = || env.project().join("sub/.envrc").exists();
+    assert!(eventually(SOON, || !there()), "it is there while the jail runs");
+    assert_eq!(end(&env, running).code(), 0, "what moved can be written");
+    assert!(!there());
+    assert_eq!(std::fs::read_to_string(env.project().join("moved/.envrc")).expect("it stays"), "mine\n");
+}
+
+#[test]
+fn a_name_that_is_made_again_and_again_is_gone_in_the_end() {
+    let env = repository();
+    let script = "i=0; while [ $i -lt 400 ]; do echo $i > .envrc; i=$((i+1)); sleep 0.002; done; true";
+    let output = env.inside(script);
+    output.ok();
+    assert!(!env.project().join(".envrc").exists());
+    assert!(output.stderr.contains("held back"), "{output:#?}");
+}
+
+#[test]
+fn a_protected_file_that_is_replaced_outside_is_covered_again() {
+    let replaced = [
+        ("git config", "git config user.name someone", ".git/config"),
+        ("an editor", "echo '# new' > n && mv n .envrc", ".envrc"),
+        ("the git directory", "cp -r .git n && mv .git old && mv n .git", ".git/config"),
+        ("a directory", "mkdir n && mv .vscode old && mv n .vscode", ".vscode/tasks.json"),
+    ];
+    for (what, host, name) in replaced {
+        let env = repository();
+        env.file(".envrc", "# mine\n");
+        env.file(".vscode/tasks.json", "{}\n");
+        env.outside(&format!("echo '#' >> {name}")).ok();
+        let write = format!("echo '#' >> {name}");
+        let running = waiting(&env, &format!("{write} && exit 9"), &until_refused(&write));
+        env.outside(host).ok();
+        let output = end(&env, running);
+        assert_eq!(output.code(), 0, "{what}: {name} can be written inside: {output:#?}");
+    }
+}
+
+#[test]
+fn a_loop_of_replacements_leaves_the_file_covered() {
+    let env = repository();
+    let running = waiting(&env, "", &until_refused("echo '#' >> .git/config"));
+    let script = "end=$(($(date +%s) + 2)); while [ $(date +%s) -le $end ]; do cp .git/config n; mv n .git/config; done";
+    env.outside(script).ok();
+    let output = end(&env, running);
+    assert_eq!(output.code(), 0, "{output:#?}");
+}
+
+#[test]
+fn a_setting_that_runs_programs_and_came_meanwhile_is_the_first_thing_to_be_said() {
+    let env = repository();
+    let running = waiting(&env, "echo x > .envrc", "sleep 0.3");
+    env.outside("git config user.name someone; git config core.fsmonitor true").ok();
+    let output = end(&env, running);
+    let line = output.stderr.lines().find(|line| line.contains(".git/config")).unwrap_or_default();
+    assert!(line.contains("now says core.fsmonitor: look at it"), "{output:#?}");
+    let first = output.stderr.find("core.fsmonitor").expect("said");
+    assert!(output.stderr.find("held back").is_none_or(|other| first < other), "{output:#?}");
+
+    let env = repository();
+    let running = waiting(&env, "", "sleep 0.3");
+    env.outside("git config user.name someone").ok();
+    let output = end(&env, running);
+    assert!(!output.stderr.contains("look at it"), "a harmless setting is nothing to look at: {output:#?}");
+}
+
+#[test]
+fn git_works_inside_and_what_it_makes_stays() {
+    let env = repository();
+    let script = "set -e; export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
+        git init -q new; (cd new && git config user.name me && echo x > f && git add f && git commit -q -m one)
+        git clone -q new copy; git clone -q --bare new bare.git; git worktree add -q wt; (cd wt && git status)
+        (cd copy && git pull -q && git log -1)";
+    env.inside(script).ok();
+    for there in
+        ["new/.git/HEAD", "copy/.git/config", "bare.git/HEAD", "wt/.git", ".git/worktrees/wt/commondir"]
+    {
+        assert!(env.project().join(there).exists(), "{there} was taken away");
+    }
+}
+
+#[test]
+fn nothing_is_watched_when_nothing_can_be_written() {
+    for (profile, expected) in
+        [("read-only", false), ("lockdown", false), ("workspace", true), ("strict", true)]
+    {
+        let env = repository();
+        let running = env.jail_running(["--profile", profile, "--", "sleep", "2"]);
+        let watched = eventually(Duration::from_secs(1), || watches_of(running.pid()) > 0);
+        assert_eq!(watched, expected, "{profile}");
+        running.finish(DEADLINE).ok();
+    }
+}
+
+/// A shell script that ends with 0 when `write` is refused, at the latest after two seconds, else with 1.
+fn until_refused(write: &str) -> String {
+    format!(
+        "i=0; while [ $i -lt 100 ]; do ({write}) 2>/dev/null || exit 0; i=$((i+1)); sleep 0.02; done; exit 1"
+    )
+}
+
+fn repository() -> TestEnv {
+    let env = TestEnv::new();
+    let _ = Git::new(&env).init();
+    env
+}
+
+/// How many inotify watches a process has.
+fn watches_of(pid: u32) -> usize {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return 0 };
+    let texts = entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+    texts.map(|text| text.lines().filter(|line| line.starts_with("inotify")).count()).sum()
+}
