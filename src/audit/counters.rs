@@ -1,6 +1,6 @@
 //! What the summary at exit says: denied hosts, stripped sequences, guarded paths. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::{
     Door, Event, NetDecision, Note, NoteKind, TerminalDrops, Totals, Verdict, bounded, bounded_host,
@@ -16,6 +16,8 @@ pub struct Counters {
     questions: Targets,
     stripped: BTreeMap<String, u64>,
     guarded: Vec<String>,
+    /// What failed although it was allowed.
+    failures: BTreeSet<String>,
 }
 
 impl Counters {
@@ -42,6 +44,12 @@ impl Counters {
                 self.totals.guarded += 1;
                 if self.guarded.len() < MAX_HOSTS {
                     self.guarded.push(bounded(text));
+                }
+            }
+            Event::Note(Note { kind: NoteKind::Network, text, .. }) => {
+                // Beyond the bound a new failure is in the log alone.
+                if self.failures.len() < MAX_HOSTS || self.failures.contains(text) {
+                    self.failures.insert(bounded(text));
                 }
             }
             Event::Start(_) | Event::Note(_) | Event::End(_) => {}
@@ -85,6 +93,13 @@ impl Counters {
         }
         if self.totals.denied > 0 {
             lines.extend(self.denials());
+        }
+        if let Some(first) = self.failures.first() {
+            let more = match self.failures.len() {
+                1 => String::new(),
+                count => format!("; and {} more failures, see the log", count - 1),
+            };
+            lines.push(format!("{first}{more}"));
         }
         if self.totals.stripped > 0 {
             let classes = shown(&sorted(self.stripped.iter().map(|(class, count)| (class.clone(), *count))));

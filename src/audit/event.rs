@@ -141,6 +141,8 @@ pub enum NoteKind {
     Live,
     /// A mount that was made, or could not be.
     Mount,
+    /// An allowed host that could not be reached, or a door that could not be made.
+    Network,
     /// A limit that ended or held something.
     Limit,
     /// The log itself.

@@ -1,6 +1,7 @@
 //! The loop that runs while the command does: the doors, the terminal, signals, the warden.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::io;
 use std::net::SocketAddrV4;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 use crate::egress::{Doors, LateBind, Observer, serve};
 use crate::error::{Error, Kind, Result};
@@ -129,7 +131,7 @@ async fn supervise(
 ) -> Result<End> {
     let (late, mut wanted) = mpsc::channel(64);
     let doors = doors(held.listeners)?;
-    let egress = match (&plan.network, doors) {
+    let mut egress = match (&plan.network, doors) {
         (NetworkPlan::Filtered(policy), Some(doors)) => {
             let late: Arc<dyn LateBind> = Arc::new(Late { wanted: late });
             Some(tokio::spawn(serve(doors, policy.clone(), late, observer)))
@@ -197,6 +199,10 @@ async fn supervise(
                 }
                 what => act(what, keeper, relay),
             },
+            why = doors_failed(egress.as_mut()) => {
+                // The command must not go on with doors that nobody attends.
+                return Err(Error::new(Kind::Setup, "the jail was ended").because(why));
+            }
             () = readable(hung_up.as_ref()), if !terminal_gone => {
                 terminal_gone = true;
                 tell(keeper, &Request::Signal(libc::SIGHUP));
@@ -213,6 +219,18 @@ async fn supervise(
         egress.abort();
     }
     Ok(end)
+}
+
+/// Waits for ever, unless the doors give up: then for the reason.
+async fn doors_failed(egress: Option<&mut JoinHandle<io::Result<Infallible>>>) -> String {
+    match egress {
+        None => std::future::pending().await,
+        Some(doors) => match doors.await {
+            Ok(Ok(never)) => match never {},
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => format!("the doors to the network failed: {error}"),
+        },
+    }
 }
 
 /// Every connection takes descriptors of the supervisor, never of the jail, which was started before.

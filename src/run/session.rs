@@ -214,8 +214,11 @@ impl Observer for Record {
         let (verdict, rule, reason) = match event.verdict {
             Verdict::Allowed { rule } => (event::Verdict::Allowed, Some(rule), None),
             Verdict::Denied { line, .. } => (event::Verdict::Denied, None, Some(line)),
+            Verdict::Failed { line } => {
+                return self.add(&note(event::NoteKind::Network, line.trim_start_matches("ai-jail: ")));
+            }
             // What came of an allowed connection is not a decision.
-            Verdict::Failed { .. } | Verdict::Closed { .. } => return,
+            Verdict::Closed { .. } => return,
         };
         let door = match event.door {
             Door::Proxy => event::Door::Http,
