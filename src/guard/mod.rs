@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::policy::{Policy, ProtectedTree};
 
 use self::ground::Ground;
-use self::live::{Ended, Live};
+use self::live::{Ended, Live, Since};
 use self::quarantine::Quarantine;
 use self::record::Record;
 
@@ -85,11 +85,11 @@ impl Guard {
     /// Looks at the trees again and holds back what is new. To be called when nothing of the jail is left. Returns one
     /// line for each thing that the user should know, most important first.
     pub fn finish(self, live: Option<Live>) -> Vec<String> {
-        let Ended { mut quarantine, mut lines, ground } = match live {
+        let Ended { mut quarantine, mut lines, since } = match live {
             Some(live) => live.end(),
-            None => Ended { quarantine: self.quarantine(), lines: Vec::new(), ground: None },
+            None => Ended { quarantine: self.quarantine(), lines: Vec::new(), since: None },
         };
-        lines.extend(sweep_record(&self.record, ground.as_deref(), &mut quarantine));
+        lines.extend(sweep_record(&self.record, since.as_ref(), &mut quarantine));
         self.record.remove();
         lines
     }
@@ -110,10 +110,10 @@ pub fn sweep_abandoned(places: &Places) -> Vec<String> {
     lines
 }
 
-fn sweep_record(record: &Record, ground: Option<&Ground>, quarantine: &mut Quarantine) -> Vec<String> {
+fn sweep_record(record: &Record, since: Option<&Since>, quarantine: &mut Quarantine) -> Vec<String> {
     let mut lines = Vec::new();
     for tree in &record.trees {
-        sweep::sweep(tree, ground, quarantine);
+        sweep::sweep(tree, since, quarantine);
     }
     lines.extend(quarantine.left().iter().map(|left| {
         format!("{} may hold what other tools run by themselves and was not moved away: {}; look at it before you use the project", left.path, left.why)
