@@ -47,9 +47,7 @@ pub struct Ground {
     trees: Vec<Tree>,
     /// Host paths that were protected at launch.
     known: BTreeSet<PathBuf>,
-    /// Those that were there, and the directories on the way to them that the jail can rename: which object each was.
-    objects: HashMap<PathBuf, Object>,
-    /// The protected ones by object.
+    /// The same by object.
     places: HashMap<Object, PathBuf>,
     /// Those that are mounts in the jail.
     covers: BTreeMap<PathBuf, Vec<Cover>>,
@@ -120,19 +118,6 @@ impl Ground {
             trees.iter().flat_map(|tree| tree.protected.iter().map(|below| tree.root.join(below))).collect();
         let places: HashMap<Object, PathBuf> =
             known.iter().filter_map(|path| Some((Object::at(path)?, path.clone()))).collect();
-        let mut objects: HashMap<PathBuf, Object> = HashMap::new();
-        for (tree, path) in trees.iter().flat_map(|tree| known.iter().map(move |path| (tree, path))) {
-            for way in
-                path.ancestors().skip(1).take_while(|way| *way != tree.root && way.starts_with(&tree.root))
-            {
-                if !covers.contains_key(way)
-                    && !objects.contains_key(way)
-                    && let Some(object) = Object::at(way)
-                {
-                    objects.insert(way.to_path_buf(), object);
-                }
-            }
-        }
         let mut rows: HashMap<OsString, Vec<Part>> = HashMap::new();
         let table = TABLE
             .path
@@ -150,7 +135,7 @@ impl Ground {
                 });
             }
         }
-        Self { trees, known, objects, places, covers, own, rows }
+        Self { trees, known, places, covers, own, rows }
     }
 
     /// The trees.
@@ -251,28 +236,22 @@ impl Ground {
         touched
     }
 
-    /// Whether a path was protected at launch, and every directory on the way that the jail could rename is still the same:
-    /// what stands under the old name of another directory is new.
+    /// Whether a path was protected at launch.
     pub fn is_known(&self, path: &Path) -> bool {
-        self.known.contains(path) && self.is_on_its_way(path)
+        self.known.contains(path)
     }
 
-    /// Whether what is at `path` was protected at launch and went there with a directory that was renamed. Its mount in the
-    /// jail went with it, so that it says what it said.
-    pub fn is_moved(&self, path: &Path) -> bool {
-        let Some(object) = Object::at(path).filter(|object| object.made.is_some()) else { return false };
-        self.places.get(&object).is_some_and(|place| place != path && Object::at(place) != Some(object))
+    /// Where what is at `path` was protected at launch, when somebody outside has moved it from there, with the directory
+    /// that it is in or alone. Its mount in the jail went with it, so that it says what it said.
+    pub fn moved_from(&self, path: &Path) -> Option<&Path> {
+        let object = Object::at(path).filter(|object| object.made.is_some())?;
+        let place = self.places.get(&object)?;
+        (place != path && Object::at(place) != Some(object)).then_some(place)
     }
 
-    /// Protected paths whose place is another directory now.
-    pub fn forgotten(&self) -> BTreeSet<PathBuf> {
-        self.known.iter().filter(|path| !self.is_on_its_way(path)).cloned().collect()
-    }
-
-    fn is_on_its_way(&self, path: &Path) -> bool {
-        path.ancestors()
-            .skip(1)
-            .all(|way| self.objects.get(way).is_none_or(|object| Object::at(way) == Some(*object)))
+    /// Whether what was at the protected path at launch is there.
+    pub fn is_original(&self, path: &Path) -> bool {
+        Object::at(path).is_some_and(|object| self.places.get(&object).is_some_and(|place| place == path))
     }
 
     /// Whether the path lies in a repository that was not there at launch.

@@ -22,7 +22,7 @@ use crate::policy::{Policy, ProtectedTree};
 
 use self::ground::Ground;
 use self::held::Held;
-use self::live::{Ended, Live};
+use self::live::{Ended, Live, Since};
 use self::quarantine::Quarantine;
 use self::record::Record;
 
@@ -88,9 +88,9 @@ impl Guard {
     /// Looks at the trees again and holds back what is new. To be called when nothing of the jail is left. Returns one
     /// line for each thing that the user should know, most important first.
     pub fn finish(mut self, live: Option<Live>) -> Vec<String> {
-        let Ended { mut quarantine, mut lines, ground } = match live {
+        let Ended { mut quarantine, mut lines, since } = match live {
             Some(live) => live.end(),
-            None => Ended { quarantine: self.quarantine(), lines: Vec::new(), ground: None },
+            None => Ended { quarantine: self.quarantine(), lines: Vec::new(), since: None },
         };
         let roots: Vec<_> = self.record.trees.iter().map(|tree| tree.root.as_path()).collect();
         for moved in self.held.moved(&roots) {
@@ -98,7 +98,7 @@ impl Guard {
                 tree.carry(&moved.from, moved.to.as_deref());
             }
         }
-        lines.extend(sweep_record(&self.record, ground.as_deref(), &mut quarantine));
+        lines.extend(sweep_record(&self.record, since.as_ref(), &mut quarantine));
         self.record.remove();
         lines
     }
@@ -119,10 +119,10 @@ pub fn sweep_abandoned(places: &Places) -> Vec<String> {
     lines
 }
 
-fn sweep_record(record: &Record, ground: Option<&Ground>, quarantine: &mut Quarantine) -> Vec<String> {
+fn sweep_record(record: &Record, since: Option<&Since>, quarantine: &mut Quarantine) -> Vec<String> {
     let mut lines = Vec::new();
     for tree in &record.trees {
-        sweep::sweep(tree, ground, quarantine);
+        sweep::sweep(tree, since, quarantine);
     }
     lines.extend(quarantine.left().iter().map(|left| {
         format!("{} may hold what other tools run by themselves and was not moved away: {}; look at it before you use the project", left.path, left.why)

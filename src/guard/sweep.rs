@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 use crate::host::protected::{self, Hold, Known, Protected, Scope};
 use crate::policy::TreeKind;
 
-use super::ground::Ground;
+use super::live::Since;
 use super::quarantine::Quarantine;
 use super::record::Tree;
 use super::repository;
 
-/// Holds back what appeared in `tree`. With `ground`, the trees as they were at launch, what stands in a directory that
-/// took the place of another one has appeared, and what moved with its directory has not.
-pub fn sweep(tree: &Tree, ground: Option<&Ground>, quarantine: &mut Quarantine) {
-    let forgotten = ground.map(Ground::forgotten).unwrap_or_default();
+/// Holds back what appeared in `tree`. What was moved by somebody outside has not appeared where it is now; what took its
+/// place has.
+pub fn sweep(tree: &Tree, since: Option<&Since>, quarantine: &mut Quarantine) {
     let kept = |all: &[PathBuf]| -> Vec<PathBuf> {
-        all.iter().filter(|below| !forgotten.contains(&tree.root.join(below))).cloned().collect()
+        let is_new = |below: &Path| {
+            since.is_some_and(|since| since.left.is_new(&since.ground, &tree.root.join(below)))
+        };
+        all.iter().filter(|below| !is_new(below)).cloned().collect()
     };
     let known = Known::new(&kept(&tree.protected), &kept(&tree.read_only));
     let scope = Scope {
@@ -41,7 +43,8 @@ pub fn sweep(tree: &Tree, ground: Option<&Ground>, quarantine: &mut Quarantine) 
         quarantine.leave(&tree.root, Path::new(""), why);
     }
     let is_new = |found: &&Protected| {
-        let moved = ground.is_some_and(|ground| ground.is_moved(&tree.root.join(&found.below)));
+        let place = tree.root.join(&found.below);
+        let moved = since.is_some_and(|since| since.ground.moved_from(&place).is_some());
         !known.covers(&found.below) && !moved
     };
     let new: Vec<&Protected> = found.paths.iter().filter(is_new).collect();

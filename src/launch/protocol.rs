@@ -73,7 +73,8 @@ pub enum Listen {
 pub enum Request {
     /// Start the jail; the first descriptor is the [`Order`], the others are its own.
     Start,
-    /// Open the door.
+    /// Open the door. The descriptors are kept to the warden's end, which nobody waits for: the last close of an inotify
+    /// descriptor takes the kernel longer than a launch.
     Go,
     /// Send this signal to the command's process group.
     Signal(i32),

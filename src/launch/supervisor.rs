@@ -147,7 +147,8 @@ async fn supervise(
     let mut deadline = plan.time.map(|time| tokio::time::Instant::now() + time);
     let mut terminal_gone = false;
     let mut ending = None;
-    keeper.ask(&Request::Go, &[])?;
+    let kept: Vec<_> = live.iter().map(|live| live.descriptor()).collect();
+    keeper.ask(&Request::Go, &kept)?;
     let end = loop {
         tokio::select! {
             ready = warden.readable() => {

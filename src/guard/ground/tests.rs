@@ -111,18 +111,20 @@ fn directories_that_hold_nothing_of_interest_are_not_entered() {
 }
 
 #[test]
-fn a_place_counts_as_long_as_its_directory_is_the_same() {
+fn what_was_moved_is_known_by_what_it_is() {
     let dir = tree(&["kept/.envrc"]);
     let ground = ground(dir.path(), TreeKind::Files);
     let (place, moved) = (dir.path().join("kept/.envrc"), dir.path().join("other/.envrc"));
-    assert!(ground.is_known(&place) && !ground.is_moved(&place) && ground.forgotten().is_empty());
+    assert!(ground.is_original(&place) && ground.moved_from(&place).is_none());
     fs::rename(dir.path().join("kept"), dir.path().join("other")).unwrap();
-    assert!(ground.is_moved(&moved));
+    assert_eq!(ground.moved_from(&moved), Some(place.as_path()));
     fs::create_dir(dir.path().join("kept")).unwrap();
     fs::write(&place, "new").unwrap();
-    assert!(!ground.is_known(&place) && !ground.is_moved(&place) && ground.is_moved(&moved));
-    assert!(ground.forgotten().contains(&place));
+    assert!(!ground.is_original(&place) && ground.moved_from(&place).is_none());
+    assert_eq!(ground.moved_from(&moved), Some(place.as_path()));
+    fs::hard_link(&moved, dir.path().join("link")).unwrap();
     fs::remove_dir_all(dir.path().join("kept")).unwrap();
     fs::rename(dir.path().join("other"), dir.path().join("kept")).unwrap();
-    assert!(ground.is_known(&place) && ground.forgotten().is_empty());
+    assert!(ground.is_original(&place));
+    assert_eq!(ground.moved_from(&dir.path().join("link")), None, "the place has it still");
 }

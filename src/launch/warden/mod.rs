@@ -159,7 +159,11 @@ fn attend(socket: BorrowedFd<'_>, mut held: Held, reaper: &mut Reaper) -> Result
             match receive::<Request>(socket)? {
                 None | Some((Request::Start, _)) => return Ok(None),
                 Some((Request::Kill, _)) => return Ok(Some(128 + Signal::KILL.as_raw())),
-                Some((Request::Go, _)) => hold::open(door.as_ref())?,
+                Some((Request::Go, kept)) => {
+                    // The end of this process closes them.
+                    std::mem::forget(kept);
+                    hold::open(door.as_ref())?;
+                }
                 Some((Request::Signal(number), _)) => signal(held.pid, number),
                 Some((Request::Cover { root, below, access }, _)) => {
                     send(socket, &Reply::Covered(mounts::cover(&root, &below, access)), &[])?
