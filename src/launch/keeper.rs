@@ -21,7 +21,6 @@ pub const WARDEN: &str = "__warden";
 pub struct Keeper {
     socket: OwnedFd,
     child: Child,
-    dismissed: bool,
 }
 
 impl Keeper {
@@ -41,7 +40,7 @@ impl Keeper {
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed)?;
-        Ok(Self { socket: ours, child, dismissed: false })
+        Ok(Self { socket: ours, child })
     }
 
     /// Sends a request.
@@ -79,9 +78,10 @@ impl Keeper {
 }
 
 impl Keeper {
-    /// Lets a warden go that has said the end: it has nothing left but to exit.
-    pub fn dismiss(mut self) {
-        self.dismissed = true;
+    /// Lets a warden go that has said the end: it has nothing left but to exit, and does so when this process has.
+    pub fn dismiss(self) {
+        // Its socket stays open until then, so that the last to close what is slow to close is the warden.
+        std::mem::forget(self);
     }
 }
 
@@ -89,9 +89,7 @@ impl Drop for Keeper {
     /// The end of the socket is the order to kill; what is left of the jail is gone when the warden is.
     fn drop(&mut self) {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-        if !self.dismissed {
-            let _ = self.child.wait();
-        }
+        let _ = self.child.wait();
     }
 }
 

@@ -76,11 +76,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     let observer = Arc::clone(&record) as Arc<dyn Observer>;
     let attended = supervisor.attend(&keeper, plan, held, terminal, observer, live.as_mut());
     // The warden says the end when nothing of the jail is left; after an error it is waited for.
-    if attended.is_ok() {
-        keeper.dismiss();
-    } else {
-        drop(keeper);
-    }
+    let keeper = if attended.is_ok() { Some(keeper) } else { None };
     for line in guard.map(|guard| guard.finish(live)).unwrap_or_default() {
         record.add(&note(event::NoteKind::Guard, &line));
     }
@@ -115,6 +111,9 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     }
     if policy.settings.summary.value && !summary.is_empty() {
         reporter.summary(&summary);
+    }
+    if let Some(keeper) = keeper {
+        keeper.dismiss();
     }
     Ok(u8::try_from(status).unwrap_or(u8::MAX))
 }

@@ -55,8 +55,9 @@ fn run(socket: OwnedFd) -> ExitCode {
         // When nobody reads this any more, the jail has been ended all the same.
         let _ = send(socket.as_fd(), &last, &[]);
     }
-    if let Some(rescue) = rescue {
-        rescue.after(socket.as_fd());
+    match rescue {
+        Some(rescue) => rescue.after(socket.as_fd()),
+        None => rescue::wait_for_supervisor(socket.as_fd()),
     }
     code
 }

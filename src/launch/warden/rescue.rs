@@ -44,6 +44,11 @@ impl Rescue {
     }
 }
 
+/// Waits until the supervisor is gone, so that its exit does not wait for what this process holds too.
+pub(super) fn wait_for_supervisor(socket: BorrowedFd<'_>) {
+    has_ended(socket, SUPERVISOR);
+}
+
 /// Whether the supervisor's end of the socket is closed, at the latest after `patience`. What it still said is for a jail
 /// that is no more.
 fn has_ended(socket: BorrowedFd<'_>, patience: Duration) -> bool {
