@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::ops::Bound;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use crate::host::protected::{TABLE, Where};
 use crate::plan::operation::Access;
 use crate::policy::files::Source;
 use crate::policy::{Policy, TreeKind};
 
+use super::held::Held;
 use super::record::Tree;
 
 /// Below a git directory only these hold names that matter.
@@ -47,31 +47,13 @@ pub struct Ground {
     trees: Vec<Tree>,
     /// Host paths that were protected at launch.
     known: BTreeSet<PathBuf>,
-    /// Those that were there, and the directories on the way to them that the jail can rename: which object each was.
-    objects: HashMap<PathBuf, Object>,
-    /// The protected ones by object.
-    places: HashMap<Object, PathBuf>,
+    /// Where they are now.
+    held: Arc<Held>,
     /// Those that are mounts in the jail.
     covers: BTreeMap<PathBuf, Vec<Cover>>,
     /// Directories of ours, which are not entered.
     own: Vec<PathBuf>,
     rows: HashMap<OsString, Vec<Part>>,
-}
-
-/// Which object on which file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Object {
-    device: u64,
-    inode: u64,
-    /// A number is given again when its object is gone; this tells the two apart, where the file system knows it.
-    made: Option<SystemTime>,
-}
-
-impl Object {
-    fn at(path: &Path) -> Option<Self> {
-        let metadata = path.symlink_metadata().ok()?;
-        Some(Self { device: metadata.dev(), inode: metadata.ino(), made: metadata.created().ok() })
-    }
 }
 
 /// A name of the table by one of its components.
@@ -87,7 +69,7 @@ struct Part {
 
 impl Ground {
     /// The trees of a session that the jail can write. `own` are directories of ours that may lie in them.
-    pub fn new(trees: &[Tree], policy: &Policy, own: Vec<PathBuf>) -> Self {
+    pub fn new(trees: &[Tree], held: Arc<Held>, policy: &Policy, own: Vec<PathBuf>) -> Self {
         let writable: Vec<(&Path, &Path)> = policy
             .files
             .iter()
@@ -112,27 +94,17 @@ impl Ground {
                 });
             }
         }
-        Self::with(trees, covers, own)
+        Self::with(trees, held, covers, own)
     }
 
-    pub(super) fn with(trees: Vec<Tree>, covers: BTreeMap<PathBuf, Vec<Cover>>, own: Vec<PathBuf>) -> Self {
+    pub(super) fn with(
+        trees: Vec<Tree>,
+        held: Arc<Held>,
+        covers: BTreeMap<PathBuf, Vec<Cover>>,
+        own: Vec<PathBuf>,
+    ) -> Self {
         let known: BTreeSet<PathBuf> =
             trees.iter().flat_map(|tree| tree.protected.iter().map(|below| tree.root.join(below))).collect();
-        let places: HashMap<Object, PathBuf> =
-            known.iter().filter_map(|path| Some((Object::at(path)?, path.clone()))).collect();
-        let mut objects: HashMap<PathBuf, Object> = HashMap::new();
-        for (tree, path) in trees.iter().flat_map(|tree| known.iter().map(move |path| (tree, path))) {
-            for way in
-                path.ancestors().skip(1).take_while(|way| *way != tree.root && way.starts_with(&tree.root))
-            {
-                if !covers.contains_key(way)
-                    && !objects.contains_key(way)
-                    && let Some(object) = Object::at(way)
-                {
-                    objects.insert(way.to_path_buf(), object);
-                }
-            }
-        }
         let mut rows: HashMap<OsString, Vec<Part>> = HashMap::new();
         let table = TABLE
             .path
@@ -150,7 +122,7 @@ impl Ground {
                 });
             }
         }
-        Self { trees, known, objects, places, covers, own, rows }
+        Self { trees, known, held, covers, own, rows }
     }
 
     /// The trees.
@@ -251,28 +223,15 @@ impl Ground {
         touched
     }
 
-    /// Whether a path was protected at launch, and every directory on the way that the jail could rename is still the same:
-    /// what stands under the old name of another directory is new.
+    /// Whether a path was protected at launch, and what was there is not elsewhere now.
     pub fn is_known(&self, path: &Path) -> bool {
-        self.known.contains(path) && self.is_on_its_way(path)
+        self.known.contains(path) && !self.held.has_left(path)
     }
 
     /// Whether what is at `path` was protected at launch and went there with a directory that was renamed. Its mount in the
-    /// jail went with it, so that it says what it said.
+    /// jail went with it.
     pub fn is_moved(&self, path: &Path) -> bool {
-        let Some(object) = Object::at(path).filter(|object| object.made.is_some()) else { return false };
-        self.places.get(&object).is_some_and(|place| place != path && Object::at(place) != Some(object))
-    }
-
-    /// Protected paths whose place is another directory now.
-    pub fn forgotten(&self) -> BTreeSet<PathBuf> {
-        self.known.iter().filter(|path| !self.is_on_its_way(path)).cloned().collect()
-    }
-
-    fn is_on_its_way(&self, path: &Path) -> bool {
-        path.ancestors()
-            .skip(1)
-            .all(|way| self.objects.get(way).is_none_or(|object| Object::at(way) == Some(*object)))
+        self.held.came_to(path)
     }
 
     /// Whether the path lies in a repository that was not there at launch.

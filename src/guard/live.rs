@@ -57,8 +57,6 @@ pub struct Ended {
     pub quarantine: Quarantine,
     /// Lines for the user, most important first.
     pub lines: Vec<String>,
-    /// What was protected, for the sweep at the end.
-    pub ground: Option<Arc<Ground>>,
 }
 
 impl Live {
@@ -183,7 +181,7 @@ impl Live {
         if self.watch.is_full() {
             lines.push(FULL.to_owned());
         }
-        Ended { quarantine: self.quarantine, lines, ground: Some(self.ground) }
+        Ended { quarantine: self.quarantine, lines }
     }
 
     /// Something happened to a path that the jail holds.

@@ -1,23 +1,17 @@
 //! What is protected now and was absent at launch.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::host::protected::{self, Hold, Known, Protected, Scope};
 use crate::policy::TreeKind;
 
-use super::ground::Ground;
 use super::quarantine::Quarantine;
 use super::record::Tree;
 use super::repository;
 
-/// Holds back what appeared in `tree`. With `ground`, the trees as they were at launch, what stands in a directory that
-/// took the place of another one has appeared, and what moved with its directory has not.
-pub fn sweep(tree: &Tree, ground: Option<&Ground>, quarantine: &mut Quarantine) {
-    let forgotten = ground.map(Ground::forgotten).unwrap_or_default();
-    let kept = |all: &[PathBuf]| -> Vec<PathBuf> {
-        all.iter().filter(|below| !forgotten.contains(&tree.root.join(below))).cloned().collect()
-    };
-    let known = Known::new(&kept(&tree.protected), &kept(&tree.read_only));
+/// Holds back what appeared in `tree`.
+pub fn sweep(tree: &Tree, quarantine: &mut Quarantine) {
+    let known = Known::new(&tree.protected, &tree.read_only);
     let scope = Scope {
         root: &tree.root,
         more: &tree.more,
@@ -40,11 +34,7 @@ pub fn sweep(tree: &Tree, ground: Option<&Ground>, quarantine: &mut Quarantine) 
     if let Some(why) = &found.unsearched {
         quarantine.leave(&tree.root, Path::new(""), why);
     }
-    let is_new = |found: &&Protected| {
-        let moved = ground.is_some_and(|ground| ground.is_moved(&tree.root.join(&found.below)));
-        !known.covers(&found.below) && !moved
-    };
-    let new: Vec<&Protected> = found.paths.iter().filter(is_new).collect();
+    let new: Vec<&Protected> = found.paths.iter().filter(|found| !known.covers(&found.below)).collect();
     let repositories: Vec<&Path> = new
         .iter()
         .filter(|found| found.hold == Hold::Pinned && repository::in_git_directory(&tree.root, &found.below))
@@ -125,7 +115,7 @@ mod tests {
 
         fn sweep(&self) -> Vec<String> {
             let mut quarantine = Quarantine::new(&self.dir.path().join("quarantine"), "s");
-            sweep(&self.tree, None, &mut quarantine);
+            sweep(&self.tree, &mut quarantine);
             assert!(quarantine.left().is_empty(), "{:?}", quarantine.left());
             let prefix = format!("{}/", self.tree.root.display());
             quarantine.held().iter().map(|path| path.replace(&prefix, "")).collect()
@@ -263,7 +253,7 @@ mod tests {
         case.tree.read_only = vec!["a".into()];
         mode(&case, "b", 0);
         let mut quarantine = Quarantine::new(&case.dir.path().join("quarantine"), "s");
-        sweep(&case.tree, None, &mut quarantine);
+        sweep(&case.tree, &mut quarantine);
         mode(&case, "b", 0o700);
         assert_eq!(quarantine.held(), [] as [&str; 0]);
         // Root looks into every directory.

@@ -17,6 +17,7 @@ fn ground(root: &Path, kind: TreeKind) -> Ground {
             home: PathBuf::new(),
             own: Vec::new(),
         }],
+        Arc::default(),
         BTreeMap::new(),
         Vec::new(),
     )
@@ -108,21 +109,4 @@ fn directories_that_hold_nothing_of_interest_are_not_entered() {
     ] {
         assert_eq!(ground.enters(&at(directory), OsStr::new(name)), expected, "{name} in {directory:?}");
     }
-}
-
-#[test]
-fn a_place_counts_as_long_as_its_directory_is_the_same() {
-    let dir = tree(&["kept/.envrc"]);
-    let ground = ground(dir.path(), TreeKind::Files);
-    let (place, moved) = (dir.path().join("kept/.envrc"), dir.path().join("other/.envrc"));
-    assert!(ground.is_known(&place) && !ground.is_moved(&place) && ground.forgotten().is_empty());
-    fs::rename(dir.path().join("kept"), dir.path().join("other")).unwrap();
-    assert!(ground.is_moved(&moved));
-    fs::create_dir(dir.path().join("kept")).unwrap();
-    fs::write(&place, "new").unwrap();
-    assert!(!ground.is_known(&place) && !ground.is_moved(&place) && ground.is_moved(&moved));
-    assert!(ground.forgotten().contains(&place));
-    fs::remove_dir_all(dir.path().join("kept")).unwrap();
-    fs::rename(dir.path().join("other"), dir.path().join("kept")).unwrap();
-    assert!(ground.is_known(&place) && ground.forgotten().is_empty());
 }
