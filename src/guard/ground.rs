@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::ops::Bound;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use crate::host::protected::{TABLE, Where};
 use crate::plan::operation::Access;
 use crate::policy::files::Source;
 use crate::policy::{Policy, TreeKind};
 
+use super::held::Held;
 use super::record::Tree;
 
 /// Below a git directory only these hold names that matter.
@@ -47,29 +47,13 @@ pub struct Ground {
     trees: Vec<Tree>,
     /// Host paths that were protected at launch.
     known: BTreeSet<PathBuf>,
-    /// The same by object.
-    places: HashMap<Object, PathBuf>,
+    /// Where they are now.
+    held: Arc<Held>,
     /// Those that are mounts in the jail.
     covers: BTreeMap<PathBuf, Vec<Cover>>,
     /// Directories of ours, which are not entered.
     own: Vec<PathBuf>,
     rows: HashMap<OsString, Vec<Part>>,
-}
-
-/// Which object on which file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Object {
-    device: u64,
-    inode: u64,
-    /// A number is given again when its object is gone; this tells the two apart, where the file system knows it.
-    made: Option<SystemTime>,
-}
-
-impl Object {
-    fn at(path: &Path) -> Option<Self> {
-        let metadata = path.symlink_metadata().ok()?;
-        Some(Self { device: metadata.dev(), inode: metadata.ino(), made: metadata.created().ok() })
-    }
 }
 
 /// A name of the table by one of its components.
@@ -85,7 +69,7 @@ struct Part {
 
 impl Ground {
     /// The trees of a session that the jail can write. `own` are directories of ours that may lie in them.
-    pub fn new(trees: &[Tree], policy: &Policy, own: Vec<PathBuf>) -> Self {
+    pub fn new(trees: &[Tree], held: Arc<Held>, policy: &Policy, own: Vec<PathBuf>) -> Self {
         let writable: Vec<(&Path, &Path)> = policy
             .files
             .iter()
@@ -110,14 +94,17 @@ impl Ground {
                 });
             }
         }
-        Self::with(trees, covers, own)
+        Self::with(trees, held, covers, own)
     }
 
-    pub(super) fn with(trees: Vec<Tree>, covers: BTreeMap<PathBuf, Vec<Cover>>, own: Vec<PathBuf>) -> Self {
+    pub(super) fn with(
+        trees: Vec<Tree>,
+        held: Arc<Held>,
+        covers: BTreeMap<PathBuf, Vec<Cover>>,
+        own: Vec<PathBuf>,
+    ) -> Self {
         let known: BTreeSet<PathBuf> =
             trees.iter().flat_map(|tree| tree.protected.iter().map(|below| tree.root.join(below))).collect();
-        let places: HashMap<Object, PathBuf> =
-            known.iter().filter_map(|path| Some((Object::at(path)?, path.clone()))).collect();
         let mut rows: HashMap<OsString, Vec<Part>> = HashMap::new();
         let table = TABLE
             .path
@@ -135,7 +122,7 @@ impl Ground {
                 });
             }
         }
-        Self { trees, known, places, covers, own, rows }
+        Self { trees, known, held, covers, own, rows }
     }
 
     /// The trees.
@@ -236,22 +223,15 @@ impl Ground {
         touched
     }
 
-    /// Whether a path was protected at launch.
+    /// Whether a path was protected at launch, and what was there is not elsewhere now.
     pub fn is_known(&self, path: &Path) -> bool {
-        self.known.contains(path)
+        self.known.contains(path) && !self.held.has_left(path)
     }
 
-    /// Where what is at `path` was protected at launch, when somebody outside has moved it from there, with the directory
-    /// that it is in or alone. Its mount in the jail went with it, so that it says what it said.
-    pub fn moved_from(&self, path: &Path) -> Option<&Path> {
-        let object = Object::at(path).filter(|object| object.made.is_some())?;
-        let place = self.places.get(&object)?;
-        (place != path && Object::at(place) != Some(object)).then_some(place)
-    }
-
-    /// Whether what was at the protected path at launch is there.
-    pub fn is_original(&self, path: &Path) -> bool {
-        Object::at(path).is_some_and(|object| self.places.get(&object).is_some_and(|place| place == path))
+    /// Whether what is at `path` was protected at launch and went there with a directory that was renamed. Its mount in the
+    /// jail went with it.
+    pub fn is_moved(&self, path: &Path) -> bool {
+        self.held.came_to(path)
     }
 
     /// Whether the path lies in a repository that was not there at launch.

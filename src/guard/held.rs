@@ -3,12 +3,14 @@
 //! A protected path itself cannot be renamed inside, but the directories above it can, and the mount goes along. What is
 //! then made under the old name is new, and what lies under the new name is the user's own.
 
+use std::collections::HashMap;
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 
 use crate::host::protected::Hold;
 use crate::policy::{ProtectedTree, TreeKind};
@@ -21,6 +23,8 @@ const LIMIT: usize = 4096;
 struct Object {
     tree: usize,
     below: PathBuf,
+    /// On the host, at launch.
+    path: PathBuf,
     descriptor: OwnedFd,
 }
 
@@ -28,6 +32,9 @@ struct Object {
 #[derive(Debug, Default)]
 pub struct Held {
     objects: Vec<Object>,
+    /// Positions by device and inode, which stay the object's own as long as its descriptor is open.
+    by_number: HashMap<(u64, u64), usize>,
+    by_path: HashMap<PathBuf, usize>,
 }
 
 /// An object that is elsewhere in its tree.
@@ -67,11 +74,30 @@ impl Held {
                 let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
                 if let Ok(descriptor) = openat2(&root, below, flags, Mode::empty(), resolve) {
-                    objects.push(Object { tree: position, below: below.to_path_buf(), descriptor });
+                    let path = tree.root.join(below);
+                    objects.push(Object { tree: position, below: below.to_path_buf(), path, descriptor });
                 }
             }
         }
-        Self { objects }
+        let number = |object: &Object| fstat(&object.descriptor).ok().map(|stat| (stat.st_dev, stat.st_ino));
+        let by_number =
+            objects.iter().enumerate().filter_map(|(at, object)| Some((number(object)?, at))).collect();
+        let by_path = objects.iter().enumerate().map(|(at, object)| (object.path.clone(), at)).collect();
+        Self { objects, by_number, by_path }
+    }
+
+    /// Whether what was at `path` at launch is elsewhere now.
+    pub fn has_left(&self, path: &Path) -> bool {
+        self.by_path.get(path).is_some_and(|at| self.objects[*at].place().is_some_and(|now| now != path))
+    }
+
+    /// Whether what is at `path` was elsewhere at launch.
+    pub fn came_to(&self, path: &Path) -> bool {
+        let Ok(metadata) = path.symlink_metadata() else { return false };
+        self.by_number.get(&(metadata.dev(), metadata.ino())).is_some_and(|at| {
+            let object = &self.objects[*at];
+            object.path != path && object.place().is_some_and(|now| now == path)
+        })
     }
 
     /// What is elsewhere now. What was removed, which only the host can do, is not among it.
@@ -82,12 +108,15 @@ impl Held {
 
 impl Object {
     fn moved(&self, root: &Path) -> Option<Moved> {
-        let now = fs::read_link(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd())).ok()?;
-        if now == root.join(&self.below) || now.as_os_str().as_bytes().ends_with(b" (deleted)") {
-            return None;
-        }
+        let now = self.place().filter(|now| *now != root.join(&self.below))?;
         let to = now.strip_prefix(root).ok().map(Path::to_path_buf);
         Some(Moved { tree: self.tree, from: self.below.clone(), to })
+    }
+
+    /// Where it is now; `None` when it was removed.
+    fn place(&self) -> Option<PathBuf> {
+        let now = fs::read_link(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd())).ok()?;
+        (!now.as_os_str().as_bytes().ends_with(b" (deleted)")).then_some(now)
     }
 }
 
@@ -125,6 +154,15 @@ mod tests {
         // As an editor on the host saves a file.
         fs::write(root.join("packages/b/new"), "saved").unwrap();
         fs::rename(root.join("packages/b/new"), root.join("packages/b/.envrc")).unwrap();
+        let held = &guard.held;
+        assert!(
+            held.came_to(&root.join("libs/a/.vscode")) && held.has_left(&root.join("packages/a/.vscode"))
+        );
+        assert!(
+            !held.came_to(&root.join("packages/a/.vscode"))
+                && !held.has_left(&root.join("packages/b/.envrc"))
+        );
+
         let lines = guard.finish(None);
 
         assert_eq!(lines.len(), 1, "{lines:?}");

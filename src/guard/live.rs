@@ -3,7 +3,7 @@
 
 mod contents;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +35,6 @@ pub struct Live {
     quarantine: Quarantine,
     say: Box<dyn Fn(&str)>,
     touched: VecDeque<(Spot, Why)>,
-    left: Left,
     moves: HashMap<PathBuf, u32>,
     waiting: VecDeque<PathBuf>,
     is_waiting: HashSet<PathBuf>,
@@ -58,30 +57,6 @@ pub struct Ended {
     pub quarantine: Quarantine,
     /// Lines for the user, most important first.
     pub lines: Vec<String>,
-    /// The trees as they were, and what was moved in them, for the sweep at the end.
-    pub since: Option<Since>,
-}
-
-/// The trees since the launch.
-#[derive(Debug)]
-pub struct Since {
-    /// As they were.
-    pub ground: Arc<Ground>,
-    /// Places that were left.
-    pub left: Left,
-}
-
-/// Protected places whose content was moved elsewhere outside.
-#[derive(Debug, Default)]
-pub struct Left {
-    places: BTreeSet<PathBuf>,
-}
-
-impl Left {
-    /// Whether what is at the protected `path` is something else than what was moved away from there.
-    pub fn is_new(&self, ground: &Ground, path: &Path) -> bool {
-        self.places.contains(path) && !ground.is_original(path)
-    }
 }
 
 impl Live {
@@ -107,7 +82,6 @@ impl Live {
             quarantine,
             say,
             touched: VecDeque::new(),
-            left: Left::default(),
             moves: HashMap::new(),
             waiting: VecDeque::new(),
             is_waiting: HashSet::new(),
@@ -148,20 +122,11 @@ impl Live {
         for _ in 0..AT_ONCE {
             let Some((spot, why)) = self.touched.pop_front() else { break };
             let path = self.ground.path(&spot);
-            for held in ground
-                .covered_below(&path)
-                .filter(|held| !self.left.is_new(&ground, held))
-                .cloned()
-                .collect::<Vec<_>>()
-            {
+            let held: Vec<PathBuf> = ground.covered_below(&path).cloned().collect();
+            for held in held.into_iter().filter(|held| ground.is_known(held)) {
                 self.uncovered(held);
             }
-            if why == Why::Holds {
-                continue;
-            }
-            if let Some(place) = ground.moved_from(&path) {
-                self.moved(spot.tree, place);
-            } else if !ground.is_known(&path) || self.left.is_new(&ground, &path) {
+            if why == Why::Named && !ground.is_known(&path) && !ground.is_moved(&path) {
                 self.appeared(&spot, &path);
             }
         }
@@ -216,20 +181,7 @@ impl Live {
         if self.watch.is_full() {
             lines.push(FULL.to_owned());
         }
-        Ended {
-            quarantine: self.quarantine,
-            lines,
-            since: Some(Since { ground: self.ground, left: self.left }),
-        }
-    }
-
-    /// What was protected at `place` is elsewhere now: what comes there is new, and may be there already.
-    fn moved(&mut self, tree: usize, place: &Path) {
-        if self.left.places.insert(place.to_path_buf())
-            && let Ok(below) = place.strip_prefix(&self.ground.trees()[tree].root)
-        {
-            self.touched.push_back((Spot { tree, below: below.to_path_buf() }, Why::Named));
-        }
+        Ended { quarantine: self.quarantine, lines }
     }
 
     /// Something happened to a path that the jail holds.

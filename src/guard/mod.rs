@@ -16,13 +16,14 @@ pub mod sweep;
 pub mod watch;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::policy::{Policy, ProtectedTree};
 
 use self::ground::Ground;
 use self::held::Held;
-use self::live::{Ended, Live, Since};
+use self::live::{Ended, Live};
 use self::quarantine::Quarantine;
 use self::record::Record;
 
@@ -54,7 +55,7 @@ impl Places {
 pub struct Guard {
     places: Places,
     record: Record,
-    held: Held,
+    held: Arc<Held>,
 }
 
 impl Guard {
@@ -64,7 +65,7 @@ impl Guard {
     /// When the record cannot be written.
     pub fn start(places: Places, session: &str, trees: &[ProtectedTree]) -> Result<Self> {
         let record = Record::write(&places.sessions(), session, trees)?;
-        Ok(Self { places, record, held: Held::new(trees) })
+        Ok(Self { places, record, held: Arc::new(Held::new(trees)) })
     }
 
     /// Guards the trees while the jail runs; `None` when the jail can write none of them. `own` are ai-jail's directories,
@@ -78,7 +79,7 @@ impl Guard {
         own: Vec<PathBuf>,
         say: Box<dyn Fn(&str)>,
     ) -> std::io::Result<Option<Live>> {
-        let ground = Ground::new(&self.record.trees, policy, own);
+        let ground = Ground::new(&self.record.trees, Arc::clone(&self.held), policy, own);
         if ground.trees().is_empty() {
             return Ok(None);
         }
@@ -88,9 +89,9 @@ impl Guard {
     /// Looks at the trees again and holds back what is new. To be called when nothing of the jail is left. Returns one
     /// line for each thing that the user should know, most important first.
     pub fn finish(mut self, live: Option<Live>) -> Vec<String> {
-        let Ended { mut quarantine, mut lines, since } = match live {
+        let Ended { mut quarantine, mut lines } = match live {
             Some(live) => live.end(),
-            None => Ended { quarantine: self.quarantine(), lines: Vec::new(), since: None },
+            None => Ended { quarantine: self.quarantine(), lines: Vec::new() },
         };
         let roots: Vec<_> = self.record.trees.iter().map(|tree| tree.root.as_path()).collect();
         for moved in self.held.moved(&roots) {
@@ -98,7 +99,7 @@ impl Guard {
                 tree.carry(&moved.from, moved.to.as_deref());
             }
         }
-        lines.extend(sweep_record(&self.record, since.as_ref(), &mut quarantine));
+        lines.extend(sweep_record(&self.record, &mut quarantine));
         self.record.remove();
         lines
     }
@@ -113,16 +114,16 @@ pub fn sweep_abandoned(places: &Places) -> Vec<String> {
     let mut lines = Vec::new();
     for record in Record::abandoned(&places.sessions()) {
         let mut quarantine = Quarantine::new(&places.quarantine(), &record.session);
-        lines.extend(sweep_record(&record, None, &mut quarantine));
+        lines.extend(sweep_record(&record, &mut quarantine));
         record.remove();
     }
     lines
 }
 
-fn sweep_record(record: &Record, since: Option<&Since>, quarantine: &mut Quarantine) -> Vec<String> {
+fn sweep_record(record: &Record, quarantine: &mut Quarantine) -> Vec<String> {
     let mut lines = Vec::new();
     for tree in &record.trees {
-        sweep::sweep(tree, since, quarantine);
+        sweep::sweep(tree, quarantine);
     }
     lines.extend(quarantine.left().iter().map(|left| {
         format!("{} may hold what other tools run by themselves and was not moved away: {}; look at it before you use the project", left.path, left.why)

@@ -1,25 +1,17 @@
 //! What is protected now and was absent at launch.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::host::protected::{self, Hold, Known, Protected, Scope};
 use crate::policy::TreeKind;
 
-use super::live::Since;
 use super::quarantine::Quarantine;
 use super::record::Tree;
 use super::repository;
 
-/// Holds back what appeared in `tree`. What was moved by somebody outside has not appeared where it is now; what took its
-/// place has.
-pub fn sweep(tree: &Tree, since: Option<&Since>, quarantine: &mut Quarantine) {
-    let kept = |all: &[PathBuf]| -> Vec<PathBuf> {
-        let is_new = |below: &Path| {
-            since.is_some_and(|since| since.left.is_new(&since.ground, &tree.root.join(below)))
-        };
-        all.iter().filter(|below| !is_new(below)).cloned().collect()
-    };
-    let known = Known::new(&kept(&tree.protected), &kept(&tree.read_only));
+/// Holds back what appeared in `tree`.
+pub fn sweep(tree: &Tree, quarantine: &mut Quarantine) {
+    let known = Known::new(&tree.protected, &tree.read_only);
     let scope = Scope {
         root: &tree.root,
         more: &tree.more,
@@ -42,12 +34,7 @@ pub fn sweep(tree: &Tree, since: Option<&Since>, quarantine: &mut Quarantine) {
     if let Some(why) = &found.unsearched {
         quarantine.leave(&tree.root, Path::new(""), why);
     }
-    let is_new = |found: &&Protected| {
-        let place = tree.root.join(&found.below);
-        let moved = since.is_some_and(|since| since.ground.moved_from(&place).is_some());
-        !known.covers(&found.below) && !moved
-    };
-    let new: Vec<&Protected> = found.paths.iter().filter(is_new).collect();
+    let new: Vec<&Protected> = found.paths.iter().filter(|found| !known.covers(&found.below)).collect();
     let repositories: Vec<&Path> = new
         .iter()
         .filter(|found| found.hold == Hold::Pinned && repository::in_git_directory(&tree.root, &found.below))
@@ -128,7 +115,7 @@ mod tests {
 
         fn sweep(&self) -> Vec<String> {
             let mut quarantine = Quarantine::new(&self.dir.path().join("quarantine"), "s");
-            sweep(&self.tree, None, &mut quarantine);
+            sweep(&self.tree, &mut quarantine);
             assert!(quarantine.left().is_empty(), "{:?}", quarantine.left());
             let prefix = format!("{}/", self.tree.root.display());
             quarantine.held().iter().map(|path| path.replace(&prefix, "")).collect()
@@ -266,7 +253,7 @@ mod tests {
         case.tree.read_only = vec!["a".into()];
         mode(&case, "b", 0);
         let mut quarantine = Quarantine::new(&case.dir.path().join("quarantine"), "s");
-        sweep(&case.tree, None, &mut quarantine);
+        sweep(&case.tree, &mut quarantine);
         mode(&case, "b", 0o700);
         assert_eq!(quarantine.held(), [] as [&str; 0]);
         // Root looks into every directory.

@@ -17,6 +17,7 @@ fn ground(root: &Path, kind: TreeKind) -> Ground {
             home: PathBuf::new(),
             own: Vec::new(),
         }],
+        Arc::default(),
         BTreeMap::new(),
         Vec::new(),
     )
@@ -108,23 +109,4 @@ fn directories_that_hold_nothing_of_interest_are_not_entered() {
     ] {
         assert_eq!(ground.enters(&at(directory), OsStr::new(name)), expected, "{name} in {directory:?}");
     }
-}
-
-#[test]
-fn what_was_moved_is_known_by_what_it_is() {
-    let dir = tree(&["kept/.envrc"]);
-    let ground = ground(dir.path(), TreeKind::Files);
-    let (place, moved) = (dir.path().join("kept/.envrc"), dir.path().join("other/.envrc"));
-    assert!(ground.is_original(&place) && ground.moved_from(&place).is_none());
-    fs::rename(dir.path().join("kept"), dir.path().join("other")).unwrap();
-    assert_eq!(ground.moved_from(&moved), Some(place.as_path()));
-    fs::create_dir(dir.path().join("kept")).unwrap();
-    fs::write(&place, "new").unwrap();
-    assert!(!ground.is_original(&place) && ground.moved_from(&place).is_none());
-    assert_eq!(ground.moved_from(&moved), Some(place.as_path()));
-    fs::hard_link(&moved, dir.path().join("link")).unwrap();
-    fs::remove_dir_all(dir.path().join("kept")).unwrap();
-    fs::rename(dir.path().join("other"), dir.path().join("kept")).unwrap();
-    assert!(ground.is_original(&place));
-    assert_eq!(ground.moved_from(&dir.path().join("link")), None, "the place has it still");
 }

@@ -40,7 +40,7 @@ impl Case {
             home: PathBuf::new(),
             own: Vec::new(),
         };
-        let ground = Arc::new(Ground::with(vec![tree], covers.collect(), Vec::new()));
+        let ground = Arc::new(Ground::with(vec![tree], Arc::default(), covers.collect(), Vec::new()));
         let watch = Watch::bounded(Arc::clone(&ground), limit).unwrap();
         let quarantine = Quarantine::new(&dir.path().join("quarantine"), "s");
         let said = Rc::new(RefCell::new(Vec::new()));
