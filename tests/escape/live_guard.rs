@@ -53,6 +53,27 @@ fn what_appears_in_a_protected_place_is_gone_while_the_jail_runs() {
 }
 
 #[test]
+fn what_stands_in_the_place_of_a_renamed_directory_is_new_and_what_moved_with_it_stays() {
+    let script = "mv sub moved && mkdir sub && echo evil > sub/.envrc";
+    let prepared = || {
+        let env = repository();
+        env.file("sub/.envrc", "mine\n");
+        env
+    };
+    let control = prepared();
+    control.outside(script).ok();
+    assert!(control.project().join("sub/.envrc").exists(), "control");
+
+    let env = prepared();
+    let running = waiting(&env, script, "echo x >> moved/.envrc && exit 9; exit 0");
+    let there = || env.project().join("sub/.envrc").exists();
+    assert!(eventually(SOON, || !there()), "it is there while the jail runs");
+    assert_eq!(end(&env, running).code(), 0, "what moved can be written");
+    assert!(!there());
+    assert_eq!(std::fs::read_to_string(env.project().join("moved/.envrc")).expect("it stays"), "mine\n");
+}
+
+#[test]
 fn what_is_moved_outside_stays_protected_and_what_takes_its_place_is_new() {
     let env = repository();
     env.file("sub/.envrc", "mine\n");
