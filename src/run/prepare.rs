@@ -55,6 +55,8 @@ pub(super) struct Prepared {
 
 /// Reads the machine and the configuration, resolves the policy, compiles the plan. Changes nothing.
 pub(super) fn prepare(host: &Host, request: &Request<'_>) -> Result<Prepared> {
+    // First: without it nothing else matters, and this is the error that helps.
+    let bwrap = Bwrap::find(&host.environment.path_entries())?;
     let cwd = host.cwd.clone().unwrap_or_else(|| PathBuf::from("/"));
     let named = request.options.project.as_deref();
     let project = Project::find(host, named)?;
@@ -94,7 +96,7 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>) -> Result<Prepared> {
     let streams = Streams::detect();
     let any_terminal = [streams.stdin, streams.stdout, streams.stderr].contains(&Stream::Terminal);
     let context = Context {
-        bwrap: Bwrap::find(&host.environment.path_entries())?.path,
+        bwrap: bwrap.path,
         program: own_program()?,
         store: host.xdg("XDG_DATA_HOME", ".local/share").join("ai-jail"),
         seccomp: seccomp::program(arch, policy.debuggers)?,
