@@ -97,6 +97,7 @@ impl Counters {
         if let Some(first) = self.failures.first() {
             let more = match self.failures.len() {
                 1 => String::new(),
+                2 => "; and 1 more failure, see the log".to_owned(),
                 count => format!("; and {} more failures, see the log", count - 1),
             };
             lines.push(format!("{first}{more}"));
