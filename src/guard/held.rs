@@ -17,6 +17,8 @@ use crate::policy::{ProtectedTree, TreeKind};
 
 /// Descriptors that one session may hold for this.
 const LIMIT: usize = 4096;
+/// Descriptors that are left for everything else, such as the log.
+const SPARE: u64 = 256;
 
 /// One object that was protected at launch.
 #[derive(Debug)]
@@ -51,6 +53,10 @@ pub struct Moved {
 impl Held {
     /// Opens what lies in directories that can be renamed: not in the root itself, and not in a pinned git directory.
     pub fn new(trees: &[ProtectedTree]) -> Self {
+        let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let most = most.map_or(LIMIT, |most| {
+            usize::try_from(most.saturating_sub(SPARE)).map_or(LIMIT, |most| most.min(LIMIT))
+        });
         let mut objects = Vec::new();
         for (position, tree) in trees.iter().enumerate().filter(|(_, tree)| tree.kind == TreeKind::Files) {
             let pinned: Vec<&Path> = tree
@@ -68,7 +74,7 @@ impl Held {
                 let below = found.below.as_path();
                 let carried = below.components().count() > 1
                     && !pinned.iter().any(|pin| below != *pin && below.starts_with(pin));
-                if !carried || objects.len() >= LIMIT {
+                if !carried || objects.len() >= most {
                     continue;
                 }
                 let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -86,9 +92,12 @@ impl Held {
         Self { objects, by_number, by_path }
     }
 
-    /// Whether what was at `path` at launch is elsewhere now.
+    /// Whether what was at `path` at launch is in another directory now. A new name in the same directory is the host's
+    /// doing, as when an editor keeps a backup: inside a mount point cannot be renamed.
     pub fn has_left(&self, path: &Path) -> bool {
-        self.by_path.get(path).is_some_and(|at| self.objects[*at].place().is_some_and(|now| now != path))
+        self.by_path
+            .get(path)
+            .is_some_and(|at| self.objects[*at].place().is_some_and(|now| now.parent() != path.parent()))
     }
 
     /// Whether what is at `path` was elsewhere at launch.
@@ -108,7 +117,7 @@ impl Held {
 
 impl Object {
     fn moved(&self, root: &Path) -> Option<Moved> {
-        let now = self.place().filter(|now| *now != root.join(&self.below))?;
+        let now = self.place().filter(|now| now.parent() != root.join(&self.below).parent())?;
         let to = now.strip_prefix(root).ok().map(Path::to_path_buf);
         Some(Moved { tree: self.tree, from: self.below.clone(), to })
     }
@@ -140,6 +149,7 @@ mod tests {
         write("packages/a/.vscode/tasks.json", "mine");
         write("packages/a/.claude/settings.json", "mine");
         write("packages/b/.envrc", "mine");
+        write("packages/c/.envrc", "mine");
         write(".envrc", "mine");
         let roots = BTreeSet::from([root.as_path()]);
         let wanted =
@@ -154,7 +164,11 @@ mod tests {
         // As an editor on the host saves a file.
         fs::write(root.join("packages/b/new"), "saved").unwrap();
         fs::rename(root.join("packages/b/new"), root.join("packages/b/.envrc")).unwrap();
+        // And as one does that keeps a backup.
+        fs::rename(root.join("packages/c/.envrc"), root.join("packages/c/.envrc~")).unwrap();
+        write("packages/c/.envrc", "saved");
         let held = &guard.held;
+        assert!(!held.has_left(&root.join("packages/c/.envrc")));
         assert!(
             held.came_to(&root.join("libs/a/.vscode")) && held.has_left(&root.join("packages/a/.vscode"))
         );
@@ -172,6 +186,8 @@ mod tests {
             ("packages/a/.vscode/tasks.json", None),
             ("packages/a/.claude/settings.json", None),
             ("packages/b/.envrc", Some("saved")),
+            ("packages/c/.envrc", Some("saved")),
+            ("packages/c/.envrc~", Some("mine")),
             (".envrc", Some("mine")),
         ] {
             assert_eq!(fs::read_to_string(root.join(path)).ok().as_deref(), text, "{path}");

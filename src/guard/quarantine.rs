@@ -16,16 +16,22 @@ use crate::error::{Error, Kind, Result};
 use crate::sanitize::escape;
 
 mod copy;
+mod unlock;
 
 /// The list of a session's things, one JSON line each.
 const INDEX: &str = "index.jsonl";
-/// How many things one session may have held back; what is beyond is left and reported.
-const MAX_ITEMS: usize = 1000;
+/// How many things one session may have held back; what is beyond is left and reported. It is far above what decoys could
+/// reach cheaply: what is left is not safe.
+const MAX_ITEMS: usize = 100_000;
+/// How often a move is tried again when something inside may close the directories at the same time.
+const ATTEMPTS: usize = 5;
 
 /// The quarantine of one session; its directory is made when something is held back.
 #[derive(Debug)]
 pub struct Quarantine {
     dir: PathBuf,
+    /// The number of the last thing; `None` until it was read from the list.
+    last: Option<usize>,
     held: Vec<String>,
     left: Vec<Left>,
 }
@@ -65,7 +71,7 @@ impl Item {
 impl Quarantine {
     /// The quarantine of `session` below `dir`.
     pub fn new(dir: &Path, session: &str) -> Self {
-        Self { dir: dir.join(session), held: Vec::new(), left: Vec::new() }
+        Self { dir: dir.join(session), last: None, held: Vec::new(), left: Vec::new() }
     }
 
     /// What was held back, as escaped paths.
@@ -117,9 +123,14 @@ impl Quarantine {
     /// Writes a file where something was held back, unless something is there again.
     pub fn replace(&mut self, root: &Path, below: &Path, text: &str) {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
         let written = place(root, below)
-            .and_then(|(parent, name)| {
-                Ok(openat(&parent, name, flags, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH)?)
+            .and_then(|(parent, name)| match openat(&parent, name, flags, mode) {
+                Err(Errno::ACCESS) => {
+                    let _open = unlock::Unlocked::new(&parent)?;
+                    Ok(openat(&parent, name, flags, mode)?)
+                }
+                other => Ok(other?),
             })
             .and_then(|file| File::from(file).write_all(text.as_bytes()));
         if let Err(why) = written {
@@ -130,9 +141,9 @@ impl Quarantine {
         }
     }
 
-    fn take(&self, root: &Path, below: &Path) -> std::io::Result<()> {
+    fn take(&mut self, root: &Path, below: &Path) -> std::io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-        let number = items(&self.dir).len() + 1;
+        let number = self.last.unwrap_or_else(|| items(&self.dir).len()) + 1;
         if number > MAX_ITEMS {
             return Err(std::io::Error::other(format!("more than {MAX_ITEMS} things were held back")));
         }
@@ -143,13 +154,30 @@ impl Quarantine {
         let mut line = serde_json::to_vec(&item)?;
         line.push(b'\n');
         File::options().append(true).create(true).mode(0o600).open(self.dir.join(INDEX))?.write_all(&line)?;
+        self.last = Some(number);
         let to = open(
             &self.dir,
             OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        match renameat_with(&parent, name, &to, number.to_string(), RenameFlags::NOREPLACE) {
-            Err(Errno::XDEV) => copy::across(&parent, Path::new(name), &to, Path::new(&number.to_string())),
+        let rename = || renameat_with(&parent, name, &to, number.to_string(), RenameFlags::NOREPLACE);
+        let mut moved = rename();
+        for _ in 0..ATTEMPTS {
+            if moved != Err(Errno::ACCESS) {
+                break;
+            }
+            // The owner, which the agent is too, may take the write permission from its directories. It is put back to the
+            // one that stays; the one that goes keeps it, since else it could be neither brought back nor removed.
+            let _open = unlock::Unlocked::new(&parent)?;
+            unlock::directory(&parent, Path::new(name))?;
+            moved = rename();
+        }
+        match moved {
+            Err(Errno::XDEV) => {
+                let _open = unlock::Unlocked::new(&parent)?;
+                unlock::everything(&parent, Path::new(name))?;
+                copy::across(&parent, Path::new(name), &to, Path::new(&number.to_string()))
+            }
             other => Ok(other?),
         }
     }
@@ -242,6 +270,16 @@ fn place<'a>(root: &Path, below: &'a Path) -> std::io::Result<(OwnedFd, &'a std:
         Some(parent) => Ok((openat2(&root, parent, directory, Mode::empty(), resolve)?, name)),
         None => Ok((root, name)),
     }
+}
+
+/// Opens up the directory `below`, until what is returned is dropped.
+///
+/// # Errors
+/// When it is another user's, or gone.
+pub fn unlocked(root: &Path, below: &Path) -> std::io::Result<unlock::Unlocked> {
+    let (parent, name) = place(root, below)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    unlock::Unlocked::new(openat(&parent, name, flags, Mode::empty())?)
 }
 
 /// What stays in its place is at least not executable any more.

@@ -78,7 +78,11 @@ pub fn judge(root: &Path, below: &Path, in_new_repository: bool) -> Verdict {
 
 /// Holds back every hook but git's samples, which nothing runs.
 pub fn hold_back_hooks(root: &Path, hooks: &Path, quarantine: &mut Quarantine) {
-    let Ok(entries) = fs::read_dir(root.join(hooks)) else { return };
+    let Ok(entries) = fs::read_dir(root.join(hooks)) else {
+        // What cannot be listed can still be run by its name.
+        quarantine.hold_back(root, hooks);
+        return;
+    };
     for entry in entries.flatten() {
         let sample = Path::new(&entry.file_name()).extension().is_some_and(|extension| extension == "sample");
         if !(sample && entry.file_type().is_ok_and(|kind| kind.is_file())) {

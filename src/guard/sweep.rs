@@ -5,9 +5,14 @@ use std::path::Path;
 use crate::host::protected::{self, Hold, Known, Protected, Scope};
 use crate::policy::TreeKind;
 
-use super::quarantine::Quarantine;
+use super::quarantine::{self, Quarantine};
 use super::record::Tree;
 use super::repository;
+
+/// How often the tree is looked at again for directories that were closed in directories that were closed.
+const ROUNDS: usize = 16;
+/// Closed directories that are open at once.
+const MAX_OPENED: usize = 500;
 
 /// Holds back what appeared in `tree`.
 pub fn sweep(tree: &Tree, quarantine: &mut Quarantine) {
@@ -20,10 +25,26 @@ pub fn sweep(tree: &Tree, quarantine: &mut Quarantine) {
         own: &tree.own,
         known: Some(&known),
     };
-    let found = match tree.kind {
+    let scan = || match tree.kind {
         TreeKind::Files => protected::scan(&scope),
         TreeKind::GitDirectory => protected::git_directory(&scope),
     };
+    let mut found = scan();
+    // What cannot be listed can still be used by its name. Each gets its mode back when this returns.
+    let mut opened = Vec::new();
+    for _ in 0..ROUNDS {
+        let before = opened.len();
+        let closed = found.closed.iter().filter(|closed| !known.covers(closed));
+        opened.extend(
+            closed
+                .take(MAX_OPENED.saturating_sub(before))
+                .filter_map(|closed| quarantine::unlocked(&tree.root, closed).ok()),
+        );
+        if opened.len() == before {
+            break;
+        }
+        found = scan();
+    }
     for closed in found.closed.iter().filter(|closed| !known.covers(closed)) {
         quarantine.leave(
             &tree.root,
@@ -242,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_closed_before_or_meanwhile_is_not_moved_away() {
+    fn what_was_closed_before_stays_and_what_was_closed_meanwhile_is_searched() {
         use std::os::unix::fs::PermissionsExt;
         let mode = |case: &Case, path: &str, mode| {
             fs::set_permissions(case.tree.root.join(path), fs::Permissions::from_mode(mode)).unwrap();
@@ -251,15 +272,68 @@ mod tests {
         // As a launch leaves it that could not look into `a`.
         case.tree.protected = vec!["a".into()];
         case.tree.read_only = vec!["a".into()];
+        case.write(&[("b/.envrc", "x")]);
         mode(&case, "b", 0);
         let mut quarantine = Quarantine::new(&case.dir.path().join("quarantine"), "s");
         sweep(&case.tree, &mut quarantine);
+        let after = case.tree.root.join("b").metadata().unwrap().permissions().mode() & 0o777;
         mode(&case, "b", 0o700);
-        assert_eq!(quarantine.held(), [] as [&str; 0]);
-        // Root looks into every directory.
-        let told = usize::from(!rustix::process::getuid().is_root());
-        assert_eq!(quarantine.left().len(), told);
+        assert_eq!(after, 0, "its mode is as it was");
+        assert_eq!(quarantine.left(), []);
+        assert_eq!(quarantine.held().len(), 1, "{:?}", quarantine.held());
+        assert!(!case.has("b/.envrc"));
         assert!(case.has("a/.envrc") && case.has("b/x"));
+    }
+
+    #[test]
+    fn a_mode_keeps_nothing_in_its_place() {
+        use std::os::unix::fs::PermissionsExt;
+        let case = Case::new(&[("README", "")]);
+        case.write(&[
+            (".vscode/tasks.json", "{}"),
+            ("sub/.envrc", "x"),
+            ("deep/er/.envrc", "x"),
+            ("new/.git/HEAD", "ref: refs/heads/main\n"),
+            ("new/.git/config", "[core]\n\tbare = false\n\tfsmonitor = \"touch x\"\n"),
+            ("new/.git/hooks/pre-commit", "#!/bin/sh\n"),
+            ("other/.git/HEAD", "ref: refs/heads/main\n"),
+            ("other/.git/config", "[core]\n"),
+            ("other/.git/hooks/pre-commit", "#!/bin/sh\n"),
+        ]);
+        let closed = [
+            (".vscode", 0o555),
+            ("sub", 0o555),
+            ("deep/er", 0o100),
+            ("deep", 0o311),
+            ("new/.git/hooks", 0o555),
+            ("new/.git", 0o555),
+            ("other/.git/hooks", 0o311),
+        ];
+        let mode = |path: &str| case.tree.root.join(path).metadata().unwrap().permissions().mode() & 0o777;
+        for (path, mode) in closed {
+            fs::set_permissions(case.tree.root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let held = case.sweep();
+        assert_eq!(held.len(), 6, "{held:?}");
+        assert!(!case.has(".vscode") && !case.has("sub/.envrc") && !case.has("other/.git/hooks/pre-commit"));
+        assert!(!case.has("new/.git/hooks/pre-commit") && !case.has("deep/er/.envrc"));
+        let now = fs::read_to_string(case.tree.root.join("new/.git/config")).unwrap();
+        assert!(now.contains("bare") && !now.contains("fsmonitor"), "{now}");
+        assert_eq!((mode("sub"), mode("new/.git"), mode("deep/er")), (0o555, 0o555, 0o100));
+        for path in ["deep", "deep/er", "other/.git/hooks", "sub", "new/.git", "new/.git/hooks"] {
+            fs::set_permissions(case.tree.root.join(path), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+
+    #[test]
+    fn many_decoys_keep_nothing_in_its_place() {
+        let case = Case::new(&[("README", "")]);
+        for number in 0..1200 {
+            case.write(&[(&format!("d{number}/.envrc"), "x")]);
+        }
+        case.write(&[("z/.vscode/tasks.json", "{}")]);
+        assert_eq!(case.sweep().len(), 1201);
+        assert!(!case.has("z/.vscode"));
     }
 
     #[test]
@@ -268,13 +342,13 @@ mod tests {
         case.write(&[(".envrc", "one")]);
         assert_eq!(case.sweep(), [".envrc"]);
         let dir = case.dir.path().join("quarantine");
-        let items = super::super::quarantine::list(&dir);
+        let items = quarantine::list(&dir);
         assert_eq!(items.len(), 1);
         case.write(&[(".envrc", "two")]);
-        assert!(super::super::quarantine::restore(&dir, &items[0]).is_err());
+        assert!(quarantine::restore(&dir, &items[0]).is_err());
         fs::remove_file(case.tree.root.join(".envrc")).unwrap();
-        super::super::quarantine::restore(&dir, &items[0]).unwrap();
+        quarantine::restore(&dir, &items[0]).unwrap();
         assert_eq!(fs::read_to_string(case.tree.root.join(".envrc")).unwrap(), "one");
-        assert!(super::super::quarantine::list(&dir).is_empty());
+        assert!(quarantine::list(&dir).is_empty());
     }
 }

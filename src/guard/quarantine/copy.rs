@@ -12,9 +12,9 @@ use rustix::fs::{
 /// Bytes of one thing that are copied; a larger one is left where it is.
 const MAX_BYTES: u64 = 256 << 20;
 /// Entries of one thing.
-const MAX_ENTRIES: usize = 10_000;
+pub const MAX_ENTRIES: usize = 10_000;
 /// Directories in directories.
-const MAX_DEPTH: usize = 64;
+pub const MAX_DEPTH: usize = 64;
 
 /// Moves `name` in `from` to `target` in `to`, which must not exist.
 pub fn across(from: impl AsFd, name: &Path, to: impl AsFd, target: &Path) -> io::Result<()> {
@@ -101,7 +101,7 @@ fn remove(from: BorrowedFd<'_>, name: &Path, depth: usize) -> io::Result<()> {
     Ok(unlinkat(from, name, AtFlags::REMOVEDIR)?)
 }
 
-fn names(directory: impl AsFd) -> io::Result<Vec<std::path::PathBuf>> {
+pub fn names(directory: impl AsFd) -> io::Result<Vec<std::path::PathBuf>> {
     use std::os::unix::ffi::OsStrExt;
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
