@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 
@@ -28,14 +29,16 @@ struct Object {
     /// On the host, at launch.
     path: PathBuf,
     descriptor: OwnedFd,
+    /// The directory that it is in. It tells the way to what took the object's place, when that was replaced outside.
+    parent: Arc<OwnedFd>,
 }
 
 /// The objects that were protected at launch and can be carried along.
 #[derive(Debug, Default)]
 pub struct Held {
     objects: Vec<Object>,
-    /// Positions by device and inode, which stay the object's own as long as its descriptor is open.
-    by_number: HashMap<(u64, u64), usize>,
+    /// Positions by device and inode of the object and of its directory, which stay their own as long as they are open.
+    by_number: HashMap<(u64, u64), Vec<usize>>,
     by_path: HashMap<PathBuf, usize>,
 }
 
@@ -57,7 +60,8 @@ impl Held {
         let most = most.map_or(LIMIT, |most| {
             usize::try_from(most.saturating_sub(SPARE)).map_or(LIMIT, |most| most.min(LIMIT))
         });
-        let mut objects = Vec::new();
+        let mut objects: Vec<Object> = Vec::new();
+        let mut parents: HashMap<PathBuf, Arc<OwnedFd>> = HashMap::new();
         for (position, tree) in trees.iter().enumerate().filter(|(_, tree)| tree.kind == TreeKind::Files) {
             let pinned: Vec<&Path> = tree
                 .found
@@ -74,39 +78,57 @@ impl Held {
                 let below = found.below.as_path();
                 let carried = below.components().count() > 1
                     && !pinned.iter().any(|pin| below != *pin && below.starts_with(pin));
-                if !carried || objects.len() >= most {
+                if !carried || objects.len() + parents.len() + 1 >= most {
                     continue;
                 }
                 let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-                if let Ok(descriptor) = openat2(&root, below, flags, Mode::empty(), resolve) {
-                    let path = tree.root.join(below);
-                    objects.push(Object { tree: position, below: below.to_path_buf(), path, descriptor });
+                let Some(above) = below.parent() else { continue };
+                let path = tree.root.join(below);
+                let open = |below: &Path| openat2(&root, below, flags, Mode::empty(), resolve).ok();
+                let parent = match parents.get(&tree.root.join(above)) {
+                    Some(parent) => Some(Arc::clone(parent)),
+                    None => open(above).map(Arc::new),
+                };
+                if let (Some(descriptor), Some(parent)) = (open(below), parent) {
+                    parents.insert(tree.root.join(above), Arc::clone(&parent));
+                    objects.push(Object {
+                        tree: position,
+                        below: below.to_path_buf(),
+                        path,
+                        descriptor,
+                        parent,
+                    });
                 }
             }
         }
-        let number = |object: &Object| fstat(&object.descriptor).ok().map(|stat| (stat.st_dev, stat.st_ino));
-        let by_number =
-            objects.iter().enumerate().filter_map(|(at, object)| Some((number(object)?, at))).collect();
+        let number = |descriptor: &OwnedFd| fstat(descriptor).ok().map(|stat| (stat.st_dev, stat.st_ino));
+        let mut by_number: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
+        for (at, object) in objects.iter().enumerate() {
+            for number in [number(&object.descriptor), number(&object.parent)].into_iter().flatten() {
+                by_number.entry(number).or_default().push(at);
+            }
+        }
         let by_path = objects.iter().enumerate().map(|(at, object)| (object.path.clone(), at)).collect();
         Self { objects, by_number, by_path }
     }
 
-    /// Whether what was at `path` at launch is in another directory now. A new name in the same directory is the host's
-    /// doing, as when an editor keeps a backup: inside a mount point cannot be renamed.
+    /// Whether what was at `path` at launch is elsewhere now.
     pub fn has_left(&self, path: &Path) -> bool {
-        self.by_path
-            .get(path)
-            .is_some_and(|at| self.objects[*at].place().is_some_and(|now| now.parent() != path.parent()))
+        self.by_path.get(path).is_some_and(|at| self.objects[*at].place().is_some_and(|now| now != path))
     }
 
-    /// Whether what is at `path` was elsewhere at launch.
+    /// Whether what is at `path` was elsewhere at launch, or took the place of what was.
     pub fn came_to(&self, path: &Path) -> bool {
-        let Ok(metadata) = path.symlink_metadata() else { return false };
-        self.by_number.get(&(metadata.dev(), metadata.ino())).is_some_and(|at| {
-            let object = &self.objects[*at];
-            object.path != path && object.place().is_some_and(|now| now == path)
-        })
+        let places = [Some(path), path.parent()];
+        places
+            .into_iter()
+            .flatten()
+            .filter_map(|place| place.symlink_metadata().ok())
+            .filter_map(|metadata| self.by_number.get(&(metadata.dev(), metadata.ino())))
+            .flatten()
+            .map(|at| &self.objects[*at])
+            .any(|object| object.path != path && object.place().is_some_and(|now| now == path))
     }
 
     /// What is elsewhere now. What was removed, which only the host can do, is not among it.
@@ -117,16 +139,28 @@ impl Held {
 
 impl Object {
     fn moved(&self, root: &Path) -> Option<Moved> {
-        let now = self.place().filter(|now| now.parent() != root.join(&self.below).parent())?;
+        let now = self.place().filter(|now| *now != root.join(&self.below))?;
         let to = now.strip_prefix(root).ok().map(Path::to_path_buf);
         Some(Moved { tree: self.tree, from: self.below.clone(), to })
     }
 
-    /// Where it is now; `None` when it was removed.
+    /// Where it is now; `None` when its directory was removed.
+    ///
+    /// Inside it can only go with its directory. Outside it can be renamed in its directory or replaced, as editors do when
+    /// they save: its name is then what took its place.
     fn place(&self) -> Option<PathBuf> {
-        let now = fs::read_link(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd())).ok()?;
-        (!now.as_os_str().as_bytes().ends_with(b" (deleted)")).then_some(now)
+        let directory = where_is(&self.parent);
+        match where_is(&self.descriptor) {
+            Some(now) if now.parent() != directory.as_deref() => Some(now),
+            _ => Some(directory?.join(self.path.file_name()?)),
+        }
     }
+}
+
+/// Where something open is; `None` when it was removed.
+fn where_is(descriptor: &OwnedFd) -> Option<PathBuf> {
+    let now = fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).ok()?;
+    (!now.as_os_str().as_bytes().ends_with(b" (deleted)")).then_some(now)
 }
 
 #[cfg(test)]
@@ -150,6 +184,7 @@ mod tests {
         write("packages/a/.claude/settings.json", "mine");
         write("packages/b/.envrc", "mine");
         write("packages/c/.envrc", "mine");
+        write("packages/d/.envrc", "mine");
         write(".envrc", "mine");
         let roots = BTreeSet::from([root.as_path()]);
         let wanted =
@@ -167,7 +202,13 @@ mod tests {
         // And as one does that keeps a backup.
         fs::rename(root.join("packages/c/.envrc"), root.join("packages/c/.envrc~")).unwrap();
         write("packages/c/.envrc", "saved");
+        // And when the jail then renames the directory.
+        fs::write(root.join("packages/d/new"), "saved").unwrap();
+        fs::rename(root.join("packages/d/new"), root.join("packages/d/.envrc")).unwrap();
+        fs::rename(root.join("packages/d"), root.join("libs/d")).unwrap();
+        write("packages/d/.envrc", "planted");
         let held = &guard.held;
+        assert!(held.has_left(&root.join("packages/d/.envrc")) && held.came_to(&root.join("libs/d/.envrc")));
         assert!(!held.has_left(&root.join("packages/c/.envrc")));
         assert!(
             held.came_to(&root.join("libs/a/.vscode")) && held.has_left(&root.join("packages/a/.vscode"))
@@ -188,6 +229,8 @@ mod tests {
             ("packages/b/.envrc", Some("saved")),
             ("packages/c/.envrc", Some("saved")),
             ("packages/c/.envrc~", Some("mine")),
+            ("libs/d/.envrc", Some("saved")),
+            ("packages/d/.envrc", None),
             (".envrc", Some("mine")),
         ] {
             assert_eq!(fs::read_to_string(root.join(path)).ok().as_deref(), text, "{path}");

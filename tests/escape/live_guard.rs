@@ -198,3 +198,53 @@ fn watches_of(pid: u32) -> usize {
     let texts = entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
     texts.map(|text| text.lines().filter(|line| line.starts_with("inotify")).count()).sum()
 }
+
+#[test]
+fn a_mode_keeps_nothing_in_its_place() {
+    let cases = [
+        (".vscode/tasks.json", "mkdir v && echo x > v/tasks.json && chmod 555 v && mv v .vscode"),
+        ("sub/.envrc", "mkdir sub && echo x > sub/.envrc && chmod 555 sub"),
+        (
+            "new/.git/hooks/pre-commit",
+            "mkdir -p h && git init -q new && echo x > h/pre-commit && rm -rf new/.git/hooks && mv h new/.git/hooks && chmod 555 new/.git/hooks new/.git",
+        ),
+        (
+            "new/.git/hooks/pre-commit",
+            "git init -q new && mkdir -p new/.git/hooks && echo x > new/.git/hooks/pre-commit && chmod 311 new/.git/hooks new/.git new",
+        ),
+    ];
+    for (name, script) in cases {
+        let there = |env: &TestEnv| env.project().join(name).symlink_metadata().is_ok();
+        let open = |env: &TestEnv| {
+            env.outside("chmod -R u+rwx .").ok();
+        };
+        let control = repository();
+        control.outside(script).ok();
+        open(&control);
+        assert!(there(&control), "control: {script} makes it outside");
+
+        let env = repository();
+        // What the guard takes away while the script goes on makes its later commands fail.
+        let output = env.jail(["--", "sh", "-c", &format!("{script}; true")]);
+        open(&env);
+        assert!(!there(&env), "{script}: {name} is there afterwards: {output:#?}");
+        assert!(output.stderr.contains("held back"), "{script}: {output:#?}");
+    }
+}
+
+#[test]
+fn a_file_that_an_editor_saved_with_a_backup_stays_the_users_and_protected() {
+    let env = repository();
+    env.file("sub/.envrc", "mine\n");
+    let plant = "mv sub moved && mkdir sub && echo evil > sub/.envrc";
+    let after = format!("echo x >> sub/.envrc && exit 9; {plant}; exit 0");
+    let running = waiting(&env, "", &after);
+    env.outside("mv sub/.envrc sub/.envrc~ && echo saved > sub/.envrc && rm sub/.envrc~").ok();
+    // It is covered again within milliseconds.
+    std::thread::sleep(SOON / 2);
+    let output = end(&env, running);
+    assert_eq!(output.code(), 0, "what was saved can be written: {output:#?}");
+    let read = |name: &str| std::fs::read_to_string(env.project().join(name)).ok();
+    assert_eq!(read("moved/.envrc").as_deref(), Some("saved\n"), "{output:#?}");
+    assert_eq!(read("sub/.envrc"), None, "{output:#?}");
+}
