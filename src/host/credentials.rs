@@ -43,18 +43,23 @@ pub(super) fn covers(host: &Host, shown: &[&Path]) -> Vec<Cover> {
     for row in &TABLE.place {
         for path in &row.paths {
             let place = home.join(path);
-            if !shown.iter().any(|tree| place.starts_with(tree)) || place.symlink_metadata().is_err() {
+            if place.symlink_metadata().is_err() {
                 continue;
             }
+            let within = |path: &Path| shown.iter().any(|tree| path.starts_with(tree));
             let cover = |path| Cover { path, kind: CoverKind::Credential, reason: row.reason.clone() };
-            // A symlink on the way or at the end: what it leads to may be shown under its own name.
+            // A symlink on the way or at the end: what it leads to may be shown under its own name, also where the symlink
+            // is not shown itself, as with a directory of dotfiles.
             if let Ok(real) = place.canonicalize()
                 && real != place
                 && !home.starts_with(&real)
+                && (within(&place) || within(&real))
             {
                 covers.push(cover(real));
             }
-            covers.push(cover(place));
+            if within(&place) {
+                covers.push(cover(place));
+            }
         }
     }
     covers
@@ -114,17 +119,20 @@ mod tests {
     fn what_exists_in_a_shown_tree_is_covered_with_what_it_leads_to() {
         let (_dir, host) = machine();
         let home = host.user.home.clone();
-        for dir in [".ssh", "real-aws", ".config/gh"] {
+        for dir in [".ssh", "real-aws", ".config/gh", "dotfiles/kube"] {
             fs::create_dir_all(home.join(dir)).unwrap();
         }
+        symlink("dotfiles/kube", home.join(".kube")).unwrap();
         symlink("real-aws", home.join(".aws")).unwrap();
         let covered = |shown: &Path| {
             let mut paths: Vec<_> = covers(&host, &[shown]).into_iter().map(|cover| cover.path).collect();
             paths.sort();
             paths
         };
-        let want = [".aws", ".config/gh", ".ssh", "real-aws"].map(|path| home.join(path));
+        let want =
+            [".aws", ".config/gh", ".kube", ".ssh", "dotfiles/kube", "real-aws"].map(|path| home.join(path));
         assert_eq!(covered(&home), want);
+        assert_eq!(covered(&home.join("dotfiles")), [home.join("dotfiles/kube")]);
         assert_eq!(covered(&home.join(".config")), [home.join(".config/gh")]);
         assert_eq!(covered(&home.join("src")), Vec::<PathBuf>::new());
     }
