@@ -113,6 +113,12 @@ impl Guard {
 pub fn sweep_abandoned(places: &Places) -> Vec<String> {
     let mut lines = Vec::new();
     for record in Record::abandoned(&places.sessions()) {
+        if !record.is_readable {
+            lines.push(format!(
+                "the session {} was killed and its record cannot be read, so what it made in protected places was not held back; look at `git status` in the project that it ran in",
+                record.session
+            ));
+        }
         let mut quarantine = Quarantine::new(&places.quarantine(), &record.session);
         lines.extend(sweep_record(&record, &mut quarantine));
         record.remove();
@@ -136,4 +142,23 @@ fn sweep_record(record: &Record, quarantine: &mut Quarantine) -> Vec<String> {
         ));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_said_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places::new(dir.path());
+        fs::create_dir(places.sessions()).unwrap();
+        fs::write(places.sessions().join("s.json"), "[{\"root\":").unwrap();
+        let lines = sweep_abandoned(&places);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("session s was killed"), "{lines:?}");
+        assert_eq!(sweep_abandoned(&places), Vec::<String>::new());
+    }
 }

@@ -63,6 +63,8 @@ pub struct Record {
     pub session: String,
     /// Its trees.
     pub trees: Vec<Tree>,
+    /// Whether the trees could be read.
+    pub is_readable: bool,
     path: PathBuf,
     /// Held for the lock.
     _file: File,
@@ -99,7 +101,7 @@ impl Record {
             .collect();
         let json = serde_json::to_vec(&trees).map_err(|error| failed(error.into()))?;
         file.write_all(&json).map_err(failed)?;
-        Ok(Self { session: session.to_owned(), trees, path, _file: file })
+        Ok(Self { session: session.to_owned(), trees, is_readable: true, path, _file: file })
     }
 
     /// The records that nobody holds any more: their supervisor was killed. Each is locked by being returned.
@@ -115,9 +117,11 @@ impl Record {
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
         let mut json = Vec::new();
         (&file).take(LIMIT).read_to_end(&mut json).ok()?;
-        // One that was cut off says nothing that could be compared, and its session had not begun.
-        let trees = serde_json::from_slice(&json).unwrap_or_default();
-        Some(Self { session, trees, path: path.to_path_buf(), _file: file })
+        // Cut off, or another version's: it says nothing that could be compared, which the user has to know.
+        let read = serde_json::from_slice(&json).ok();
+        let is_readable = read.is_some();
+        let trees = read.unwrap_or_default();
+        Some(Self { session, trees, is_readable, path: path.to_path_buf(), _file: file })
     }
 
     /// The roots of every tree that a session writes now, or wrote when its supervisor was killed.
