@@ -96,7 +96,7 @@ pub(super) fn on_path(host: &Host, project: &Path, name: &OsStr) -> Result<PathB
             continue;
         }
         let candidate = entry.join(name);
-        if !candidate.is_file() || entry.canonicalize().is_ok_and(|real| real.starts_with(project)) {
+        if !candidate.is_file() || host.real(&entry).is_some_and(|real| real.starts_with(project)) {
             continue;
         }
         if executable(&candidate) {

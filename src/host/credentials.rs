@@ -50,7 +50,7 @@ pub(super) fn covers(host: &Host, shown: &[&Path]) -> Vec<Cover> {
             let cover = |path| Cover { path, kind: CoverKind::Credential, reason: row.reason.clone() };
             // A symlink on the way or at the end: what it leads to may be shown under its own name, also where the symlink
             // is not shown itself, as with a directory of dotfiles.
-            if let Ok(real) = place.canonicalize()
+            if let Some(real) = host.real(&place)
                 && real != place
                 && !home.starts_with(&real)
                 && (within(&place) || within(&real))
@@ -75,7 +75,7 @@ pub(super) fn own(host: &Host) -> Vec<PathBuf> {
         ("XDG_STATE_HOME", ".local/state"),
     ] {
         for base in [host.xdg(name, fallback), host.user.home_real.join(fallback)] {
-            let place = resolved(&base.join("ai-jail"));
+            let place = resolved(host, &base.join("ai-jail"));
             if !own.contains(&place) {
                 own.push(place);
             }
@@ -85,9 +85,9 @@ pub(super) fn own(host: &Host) -> Vec<PathBuf> {
 }
 
 /// A path with the symlinks of its existing part resolved.
-fn resolved(path: &Path) -> PathBuf {
+fn resolved(host: &Host, path: &Path) -> PathBuf {
     for existing in path.ancestors() {
-        if let (Ok(real), Ok(rest)) = (existing.canonicalize(), path.strip_prefix(existing)) {
+        if let (Some(real), Ok(rest)) = (host.real(existing), path.strip_prefix(existing)) {
             return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
         }
     }

@@ -1,8 +1,13 @@
 //! Symlinks, one by one: what a path runs through until it ends at something real.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+
+use rustix::io::Errno;
 
 /// As many as the kernel follows.
 const MAX_LINKS: usize = 40;
@@ -23,6 +28,45 @@ pub struct Route {
     pub links: Vec<Link>,
     /// The end, free of symlinks.
     pub end: PathBuf,
+}
+
+/// Resolved paths, each directory of them looked at once: a launch resolves some hundred paths of a few directories.
+///
+/// It is for the milliseconds in which a launch looks at the machine. Nothing is mounted by what it says without being
+/// opened, and checked, again.
+#[derive(Debug, Clone, Default)]
+pub struct Resolved(RefCell<HashMap<PathBuf, Option<PathBuf>>>);
+
+impl Resolved {
+    /// The path without symlinks, as `realpath(3)` has it; `None` when something is missing or cannot be searched.
+    pub fn real(&self, path: &Path) -> Option<PathBuf> {
+        let known = self.0.borrow().get(path).cloned();
+        known.unwrap_or_else(|| {
+            let real = self.look(path);
+            self.0.borrow_mut().insert(path.to_path_buf(), real.clone());
+            real
+        })
+    }
+
+    fn look(&self, path: &Path) -> Option<PathBuf> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return path.canonicalize().ok();
+        };
+        // `..` is of the directory that a symlink before it leads to, and a slash at the end wants a directory.
+        let plain = path.is_absolute()
+            && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+            && !path.as_os_str().as_bytes().ends_with(b"/");
+        if !plain {
+            return path.canonicalize().ok();
+        }
+        let place = self.real(parent)?.join(name);
+        match rustix::fs::readlink(&place, Vec::new()) {
+            Ok(_) => place.canonicalize().ok(),
+            // There, and no symlink.
+            Err(Errno::INVAL) => Some(place),
+            Err(_) => None,
+        }
+    }
 }
 
 /// Follows an absolute path component by component.
@@ -54,7 +98,7 @@ pub fn follow(path: &Path) -> io::Result<Route> {
         rest.extend(parts(&target));
         links.push(Link { path: next, target });
         if links.len() > MAX_LINKS {
-            return Err(io::Error::from(rustix::io::Errno::LOOP));
+            return Err(io::Error::from(Errno::LOOP));
         }
     }
     Ok(Route { links, end })

@@ -54,6 +54,8 @@ pub struct Host {
     pub environment: Environment,
     /// The current directory, absolute and free of symlinks; `None` when it was removed or cannot be reached.
     pub cwd: Option<PathBuf>,
+    /// What paths resolve to, as far as somebody asked.
+    pub resolved: links::Resolved,
 }
 
 impl Host {
@@ -66,12 +68,17 @@ impl Host {
         let environment = Environment::read();
         let user = User::read(&root, &environment)?;
         let cwd = std::env::current_dir().ok().and_then(|dir| dir.canonicalize().ok());
-        Ok(Self { root, user, environment, cwd })
+        Ok(Self { root, user, environment, cwd, resolved: links::Resolved::default() })
     }
 
     /// The place of an absolute path of the system below [`Host::root`].
     pub fn at(&self, path: impl AsRef<Path>) -> PathBuf {
         below(&self.root, path.as_ref())
+    }
+
+    /// The path without symlinks, of something that exists. Remembered: for the time of a launch only.
+    pub(super) fn real(&self, path: &Path) -> Option<PathBuf> {
+        self.resolved.real(path)
     }
 
     /// The trees that jails are writing now: a symlink there may be an agent's. Read only when there is a symlink.
@@ -142,7 +149,7 @@ pub(crate) mod tests {
             shell: "/bin/sh".into(),
         };
         let environment = Environment { vars: Default::default(), streams: [Stream::Other; 3] };
-        (dir, Host { root, user, environment, cwd: None })
+        (dir, Host { root, user, environment, cwd: None, resolved: links::Resolved::default() })
     }
 
     #[test]

@@ -93,6 +93,11 @@ impl<'a> Needs<'a> {
         Self { host, written: vec![project], credentials, mounts: Vec::new() }
     }
 
+    /// The machine.
+    pub(super) fn host(&self) -> &'a Host {
+        self.host
+    }
+
     /// The project.
     pub(super) fn project(&self) -> &'a Path {
         self.written.first().copied().unwrap_or(Path::new("/"))

@@ -234,7 +234,7 @@ fn terminfo(host: &Host, project: &Project, lockdown: bool) -> Vec<PathBuf> {
     let named = ["TERMINFO", "TERMINFO_DIRS"].into_iter().filter_map(|name| host.environment.var(name));
     named
         .flat_map(|value| std::env::split_paths(value).collect::<Vec<_>>())
-        .filter_map(|path| path.is_absolute().then(|| path.canonicalize().ok()).flatten())
+        .filter_map(|path| path.is_absolute().then(|| host.real(&path)).flatten())
         .filter(|path| bounds.foreign(path) && bounds.may_show(path) && describes_terminals(path))
         .collect()
 }

@@ -128,7 +128,7 @@ impl ToolchainRow {
         let mounts: Vec<SystemMount> = self
             .mount
             .iter()
-            .filter_map(|part| shown(bounds, &if part == "." { root.clone() } else { root.join(part) }))
+            .filter_map(|part| shown(host, bounds, &if part == "." { root.clone() } else { root.join(part) }))
             .collect();
         // A variable that leads to something else is of no use inside either.
         let leads = |name: &str, value: &OsStr| {
@@ -144,7 +144,7 @@ impl ToolchainRow {
         }
         let caches = self.caches.iter().map(PathBuf::from).collect();
         let mut hidden = Vec::new();
-        if let Ok(real) = root.canonicalize() {
+        if let Some(real) = host.real(&root) {
             hidden = matches(&real, &self.hide);
             if self.mount.iter().any(|part| part == ".") {
                 hidden.extend(matches(&real, &HIDDEN));
@@ -204,10 +204,10 @@ fn place(host: &Host, root: &str) -> Option<PathBuf> {
 }
 
 /// A bind of what exists, at its own path, unless every jail shows it anyway or none may.
-fn shown(bounds: &Needs<'_>, path: &Path) -> Option<SystemMount> {
-    let source = path.canonicalize().ok()?;
+fn shown(host: &Host, bounds: &Needs<'_>, path: &Path) -> Option<SystemMount> {
+    let source = host.real(path)?;
     // A path through a symlink above is the same place; a link at the end is shown as what it leads to.
-    let dest = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
+    let dest = host.real(path.parent()?)?.join(path.file_name()?);
     if !bounds.foreign(&dest) {
         return None;
     }

@@ -26,13 +26,11 @@ pub fn read(host: &Host) -> (Trust, Vec<PathBuf>, Option<String>) {
     let mut warning = None;
     let places: Vec<PathBuf> =
         BUNDLES.iter().map(PathBuf::from).filter(|path| host.at(path).is_file()).collect();
-    let system = places.first().and_then(|path| host.at(path).canonicalize().ok());
+    let system = places.first().and_then(|path| host.real(&host.at(path)));
     let named =
         host.environment.var("SSL_CERT_FILE").map(Path::new).filter(|path| !path.as_os_str().is_empty());
     let extra = match named {
-        Some(path) if path.canonicalize().ok().is_some_and(|resolved| Some(&resolved) == system.as_ref()) => {
-            None
-        }
+        Some(path) if host.real(path).is_some_and(|resolved| Some(&resolved) == system.as_ref()) => None,
         Some(path) => match pem(path) {
             Some(text) => Some(text),
             None => {

@@ -86,7 +86,7 @@ fn own_directories(host: &Host) -> Vec<PathBuf> {
     ];
     places
         .iter()
-        .filter_map(|(name, fallback)| host.xdg(name, fallback).join("ai-jail").canonicalize().ok())
+        .filter_map(|(name, fallback)| host.real(&host.xdg(name, fallback).join("ai-jail")))
         .collect()
 }
 

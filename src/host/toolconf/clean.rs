@@ -63,7 +63,7 @@ impl Gather<'_> {
 
     /// Whether a path will be there inside; if so, and no jail shows it anyway, it is noted.
     fn visible(&mut self, path: &Path) -> bool {
-        let Ok(real) = path.canonicalize() else { return false };
+        let Some(real) = self.bounds.host().real(path) else { return false };
         if !path.is_absolute() || self.bounds.holds_home(&real) {
             return false;
         }

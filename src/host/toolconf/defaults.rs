@@ -39,7 +39,7 @@ pub fn registries(host: &Host, project: &Path, config: &ToolConfig) -> Vec<Regis
     for (tool, hosts) in sources.into_iter().filter(|(tool, _)| !configured(config, tool)) {
         for (name, file) in hosts {
             // An environment of the project's own is on PATH as often as not, and has no say.
-            let of_project = file.canonicalize().is_ok_and(|file| file.starts_with(project));
+            let of_project = host.real(&file).is_some_and(|file| file.starts_with(project));
             if !of_project && !found.iter().any(|known| known.host == name) {
                 found.push(Registry { host: name, tool, file: Some(file) });
             }
@@ -69,7 +69,7 @@ fn configured(config: &ToolConfig, tool: &str) -> bool {
 
 /// npm keeps the default of every setting in its sources.
 fn npm(host: &Host, project: &Path) -> Vec<(String, PathBuf)> {
-    let found = on_path(host, project, OsStr::new("npm")).ok().and_then(|npm| npm.canonicalize().ok());
+    let found = on_path(host, project, OsStr::new("npm")).ok().and_then(|npm| host.real(&npm));
     let Some(package) = found.as_deref().and_then(Path::parent).and_then(Path::parent) else {
         return Vec::new();
     };
@@ -90,7 +90,7 @@ fn pip(host: &Host, project: &Path) -> Vec<(String, PathBuf)> {
     let entries = host.environment.path_entries();
     roots.extend(entries.iter().filter_map(|bin| Some(bin.parent()?.join("lib"))));
     for root in
-        roots.into_iter().filter(|root| !root.canonicalize().is_ok_and(|root| root.starts_with(project)))
+        roots.into_iter().filter(|root| !host.real(root).is_some_and(|root| root.starts_with(project)))
     {
         for python in children(&root, "python3") {
             for packages in ["site-packages", "dist-packages"] {
@@ -119,7 +119,7 @@ fn index_hosts(text: &str) -> Vec<String> {
 /// go's own settings stand beside its programs.
 fn go(host: &Host, project: &Path) -> Vec<(String, PathBuf)> {
     let root = host.environment.var("GOROOT").map(PathBuf::from).or_else(|| {
-        let go = on_path(host, project, OsStr::new("go")).ok()?.canonicalize().ok()?;
+        let go = host.real(&on_path(host, project, OsStr::new("go")).ok()?)?;
         Some(go.parent()?.parent()?.to_path_buf())
     });
     let Some(file) = root.map(|root| root.join("go.env")) else { return Vec::new() };

@@ -125,7 +125,7 @@ impl Gather<'_> {
     /// npm's default: where node is, without `bin`.
     fn node_prefix(&self, host: &Host) -> Option<PathBuf> {
         let node = command::on_path(host, self.bounds.project(), OsStr::new("node")).ok()?;
-        Some(node.canonicalize().ok()?.parent()?.parent()?.to_path_buf())
+        Some(host.real(&node)?.parent()?.parent()?.to_path_buf())
     }
 
     fn pip(&mut self, host: &Host) {
@@ -174,7 +174,7 @@ impl Gather<'_> {
 
     /// A file of the user's or the system's. One that lies in the project is somebody else's word, however it is reached.
     fn text(&self, file: &Path) -> Option<String> {
-        let real = file.canonicalize().ok()?;
+        let real = self.bounds.host().real(file)?;
         if real.starts_with(self.bounds.project()) { None } else { read_text(&real) }
     }
 
