@@ -42,10 +42,10 @@ pub const TABLES: &[(&str, Availability)] = &[
     ("environment", Availability::Here),
     ("network", Availability::Here),
     ("limits", Availability::Here),
+    ("terminal", Availability::Here),
     ("log", Availability::Here),
     ("agents", Availability::Here),
     ("secrets", Availability::Later),
-    ("terminal", Availability::Later),
     ("grants", Availability::Later),
     ("profiles", Availability::Later),
     ("managed", Availability::Later),
@@ -98,6 +98,16 @@ pub const KEYS: &[Key] = &[
     key("limits", "cpu", Here(Tightens)),
     key("limits", "files", Here(Tightens)),
     key("limits", "time", Here(Tightens)),
+    key("terminal", "filter", Here(Never)),
+    key("terminal", "title", Here(Tightens)),
+    key("terminal", "hyperlinks", Here(Tightens)),
+    key("terminal", "colours", Here(Tightens)),
+    key("terminal", "progress", Here(Tightens)),
+    key("terminal", "shell_marks", Here(Tightens)),
+    key("terminal", "notifications", Here(Tightens)),
+    key("terminal", "images", Here(Tightens)),
+    key("terminal", "cwd", Here(Tightens)),
+    key("terminal", "clipboard_write", Here(Never)),
     key("log", "required", Here(Tightens)),
     key("log", "summary", Here(Tightens)),
 ];
@@ -114,6 +124,13 @@ const fn key(table: &'static str, name: &'static str, status: Status) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::Class;
+
+    #[test]
+    fn every_class_that_can_be_switched_has_its_key() {
+        let keys: Vec<_> = keys_of("terminal").map(|key| key.name).filter(|name| *name != "filter").collect();
+        assert_eq!(keys, Class::SWITCHES.map(|(key, _)| key));
+    }
 
     #[test]
     fn every_key_is_listed_once_and_its_table_exists() {

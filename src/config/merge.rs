@@ -11,12 +11,15 @@ use super::layers::Files;
 use super::narrow::{Ignored, stricter, tighten};
 use super::profiles::{HostsFrom, ProfileDefaults};
 use super::schema::{File, Tables};
-use super::settings::{HomeMode, Inherit, Limits, NetworkMode, Profile, Protect, Settings};
+use super::settings::{
+    HomeMode, Inherit, Limits, NetworkMode, Profile, Protect, Settings, TerminalFilter, TerminalSettings,
+};
 use super::words::Word as _;
 use crate::cli::RunOptions;
 use crate::error::{Error, Kind, Result};
 use crate::policy::origin::{Layer, Origin, Sourced};
 use crate::sanitize::escape;
+use crate::terminal::{Class, Classes};
 
 /// Everything that was asked for, layer by layer.
 #[derive(Debug, Clone, Copy)]
@@ -157,11 +160,22 @@ fn from_profile(profile: Sourced<Profile>, defaults: &ProfileDefaults) -> Settin
         resolve: Default::default(),
         agent_hosts: Sourced::new(defaults.agent_hosts, origin),
         limits: Limits::default(),
+        terminal: terminal(),
         log_required: Sourced::new(false, always()),
         summary: Sourced::new(true, always()),
         weaker_nested: Sourced::new(false, always()),
         warnings: Vec::new(),
         profile,
+    }
+}
+
+/// What passes to a terminal by default, in every profile.
+fn terminal() -> TerminalSettings {
+    let origin = || Origin::built_in("default");
+    let passes = |class| Sourced::new(Classes::default().allows(class), origin());
+    TerminalSettings {
+        filter: Sourced::new(TerminalFilter::Enforce, origin()),
+        passes: Class::SWITCHES.into_iter().map(|(_, class)| (class, passes(class))).collect(),
     }
 }
 
@@ -192,6 +206,8 @@ fn apply(settings: &mut Settings, tables: &Tables, hosts: HostsFrom, outside: &m
     set_limit(&mut settings.limits.cpu_percent, &tables.limits.cpu_percent);
     set_limit(&mut settings.limits.files, &tables.limits.files);
     set_limit(&mut settings.limits.time_seconds, &tables.limits.time_seconds);
+    set(&mut settings.terminal.filter, &tables.terminal_filter);
+    settings.terminal.passes.extend(tables.terminal.clone());
     set(&mut settings.log_required, &tables.log_required);
     set(&mut settings.summary, &tables.summary);
 }

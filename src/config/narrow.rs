@@ -73,6 +73,12 @@ pub(super) fn tighten(settings: &mut Settings, tables: &Tables, ignored: &mut Ig
     stricter(&mut settings.agent_hosts, &tables.agent_hosts, |on| *on, ignored);
     stricter(&mut settings.log_required, &tables.log_required, |on| !*on, ignored);
     stricter(&mut settings.summary, &tables.summary, |on| !*on, ignored);
+    stricter(&mut settings.terminal.filter, &tables.terminal_filter, |filter| *filter, ignored);
+    for (class, offer) in &tables.terminal {
+        if let Some(slot) = settings.terminal.passes.get_mut(class) {
+            stricter(slot, &Some(offer.clone()), |passes| *passes, ignored);
+        }
+    }
     lower_limits(&mut settings.limits, &tables.limits, ignored);
 }
 

@@ -11,6 +11,7 @@ use super::cite::Source;
 use super::reader::{Entry, Text, Value, entries, is_agent_table, refused_agent_key, refused_key};
 use super::settings::{
     EnvValue, GrantSpec, HomeMode, Inherit, Limits, NetworkMode, Profile, Protect, ResolveTarget, StateMode,
+    TerminalFilter,
 };
 use super::values::{self, Base, GrantPath};
 use super::words::Problem;
@@ -18,6 +19,7 @@ use crate::error::Result;
 use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::{Layer, Sourced};
 use crate::sanitize::escape;
+use crate::terminal::Class;
 
 /// What one layer says: every key that it sets, in the types of the settings. Nothing is filled in.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +60,10 @@ pub struct Tables {
     pub agent_hosts: Option<Sourced<bool>>,
     /// `[limits]`.
     pub limits: Limits,
+    /// `terminal.filter`.
+    pub terminal_filter: Option<Sourced<TerminalFilter>>,
+    /// The switches of `[terminal]`.
+    pub terminal: BTreeMap<Class, Sourced<bool>>,
     /// `log.required`.
     pub log_required: Option<Sourced<bool>>,
     /// `log.summary`.
@@ -208,9 +214,17 @@ impl Walk<'_> {
             "limits.time" => {
                 tables.limits.time_seconds = Some(value.parsed("a span such as \"2h\"", values::seconds)?)
             }
+            "terminal.filter" => {
+                let on = value.bool()?;
+                let filter = if on.value { TerminalFilter::Enforce } else { TerminalFilter::DangerOff };
+                tables.terminal_filter = Some(Sourced::new(filter, on.origin));
+            }
             "log.required" => tables.log_required = Some(value.bool()?),
             "log.summary" => tables.summary = Some(value.bool()?),
-            _ => return Ok(false),
+            _ => match dotted.strip_prefix("terminal.").and_then(Class::of_key) {
+                Some(class) => drop(tables.terminal.insert(class, value.bool()?)),
+                None => return Ok(false),
+            },
         }
         Ok(true)
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::Sourced;
+use crate::terminal::Class;
 
 /// The built-in profiles (custom ones resolve to one of these plus values).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
@@ -75,6 +76,25 @@ pub enum Protect {
     Enforce,
     /// `protect = false` in the user's config: the whole layer is off, loudly.
     DangerOff,
+}
+
+/// Whether what the command writes to the terminal is filtered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TerminalFilter {
+    /// The default.
+    Enforce,
+    /// `filter = false` in the user's config: every byte passes as it is, loudly.
+    DangerOff,
+}
+
+/// What passes to the user's terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TerminalSettings {
+    /// The filter as a whole.
+    pub filter: Sourced<TerminalFilter>,
+    /// Whether each class of [`Class::SWITCHES`] passes.
+    pub passes: BTreeMap<Class, Sourced<bool>>,
 }
 
 /// A grant as it was written: a host path, and where it shows inside (the same path unless given).
@@ -162,6 +182,8 @@ pub struct Settings {
     pub agent_hosts: Sourced<bool>,
     /// Limits.
     pub limits: Limits,
+    /// The terminal.
+    pub terminal: TerminalSettings,
     /// Whether a log that cannot be written stops the launch.
     pub log_required: Sourced<bool>,
     /// Whether the exit summary is shown.

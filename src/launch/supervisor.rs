@@ -22,7 +22,7 @@ use crate::guard::ground::Cover;
 use crate::guard::live::Live;
 use crate::plan::inner::StageReport;
 use crate::plan::{NetworkPlan, Plan};
-use crate::terminal::{Drops, Relay, Terminal};
+use crate::terminal::{Relay, Report, Terminal};
 
 use super::keeper::Keeper;
 use super::protocol::{LISTENERS, Reply, Request};
@@ -93,7 +93,7 @@ impl Supervisor {
         })
     }
 
-    /// Opens the door and attends until the command has ended. Returns how, and what the terminal filter dropped.
+    /// Opens the door and attends until the command has ended. Returns how, and what the terminal filter has to tell.
     ///
     /// The terminal is put back as it was found, whatever happens.
     pub fn attend(
@@ -104,7 +104,7 @@ impl Supervisor {
         terminal: Option<Terminal>,
         observer: Arc<dyn Observer>,
         live: Option<&mut Live>,
-    ) -> Result<(End, Drops)> {
+    ) -> Result<(End, Report)> {
         let relay = terminal.map(Terminal::start).transpose()?;
         let end = self.runtime.block_on(supervise(
             keeper,
@@ -115,8 +115,8 @@ impl Supervisor {
             observer,
             live,
         ));
-        let drops = relay.map(|relay| relay.finish().drops).unwrap_or_default();
-        Ok((end?, drops))
+        let report = relay.map(Relay::finish).unwrap_or_default();
+        Ok((end?, report))
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::config::settings::Limits;
+use crate::config::settings::{Limits, TerminalFilter, TerminalSettings};
 use crate::plan::operation::{Access, BwrapOp, DoorOp};
 use crate::plan::seccomp::Debuggers;
 use crate::plan::{NetworkPlan, Plan};
@@ -14,6 +14,7 @@ use crate::policy::files::{FileRule, Source};
 use crate::policy::origin::{Layer, Sourced};
 use crate::policy::{NetworkRule, Policy, env};
 use crate::sanitize::escape;
+use crate::terminal::Class;
 
 /// Every rule of the policy, for people.
 pub fn rules(policy: &Policy) -> String {
@@ -61,6 +62,8 @@ pub fn rules(policy: &Policy) -> String {
     }
     out.push_str("\nnetwork:\n");
     network(&mut out, &policy.network);
+    out.push_str("\nterminal:\n");
+    terminal(&mut out, &policy.settings.terminal);
     out.push_str("\nkernel:\n");
     let landlock = policy.landlock_abi.map_or("unavailable".to_owned(), |abi| format!("ABI {abi}"));
     let debuggers = match policy.debuggers {
@@ -107,6 +110,7 @@ pub fn json(policy: &Policy, plan: &Plan) -> Value {
             NetworkRule::DangerOpen => json!({ "mode": "open" }),
             NetworkRule::Filtered(policy) => json!(**policy),
         },
+        "terminal": terminal_json(&policy.settings.terminal),
         "landlock_abi": policy.landlock_abi,
         "seccomp_instructions": plan.seccomp.len() / 8,
         "network_namespace": !matches!(plan.network, NetworkPlan::DangerOpen),
@@ -122,6 +126,29 @@ fn shown(name: &str, value: &Sourced<OsString>) -> String {
         return escape(value.value.as_os_str()).to_string();
     }
     "(not shown)".to_owned()
+}
+
+fn terminal(out: &mut String, settings: &TerminalSettings) {
+    let TerminalSettings { filter, passes } = settings;
+    if filter.value == TerminalFilter::DangerOff {
+        let _ = writeln!(out, "  filter OFF: every byte passes as it is  ({})", filter.origin);
+        return;
+    }
+    let _ = writeln!(out, "  filter on  ({})", filter.origin);
+    for (key, class) in Class::SWITCHES {
+        if let Some(switch) = passes.get(&class) {
+            let what = if switch.value { "passes" } else { "dropped" };
+            let _ = writeln!(out, "  {key} {what}  ({})", switch.origin);
+        }
+    }
+}
+
+fn terminal_json(settings: &TerminalSettings) -> Value {
+    let mut all = serde_json::Map::from_iter([("filter".to_owned(), json!(settings.filter))]);
+    for (key, class) in Class::SWITCHES {
+        all.insert(key.to_owned(), json!(settings.passes.get(&class)));
+    }
+    Value::Object(all)
 }
 
 fn limits(out: &mut String, limits: &Limits) {

@@ -9,6 +9,7 @@ pub mod host_rule;
 pub mod net;
 pub mod origin;
 mod resolve;
+pub mod terminal;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

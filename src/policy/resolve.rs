@@ -22,7 +22,7 @@ use super::net::NetPolicy;
 use super::origin::{Layer, Origin, Sourced};
 use crate::plan::seccomp::Debuggers;
 
-use super::{Facts, NetworkRule, Policy, ProcView};
+use super::{Facts, NetworkRule, Policy, ProcView, terminal};
 
 /// Resolves everything. Pure: the same settings and facts give the same policy.
 ///
@@ -47,6 +47,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     let landlock_abi = landlock(profile, facts, &mut warnings)?;
     let proc_view = proc_view(settings, landlock_abi)?;
     warnings.extend(proc_view.weaker().map(str::to_owned));
+    warnings.extend(terminal::weaker(&settings.terminal));
     let cwd = if facts.cwd.starts_with(&facts.project) { facts.cwd.clone() } else { facts.project.clone() };
     Ok(Policy {
         profile: settings.profile.clone(),

@@ -7,7 +7,7 @@ use std::time::Instant;
 use time::OffsetDateTime;
 
 use crate::audit::{self as event, Counters, Event, Log, SessionId};
-use crate::config::settings::NetworkMode;
+use crate::config::settings::{NetworkMode, Profile};
 use crate::egress::{Door, NetEvent, Observer, Verdict};
 use crate::error::{Error, Result};
 use crate::guard::live::Live;
@@ -17,9 +17,10 @@ use crate::launch::start::{Supplies, order};
 use crate::launch::supervisor::{End, SetUp, Supervisor};
 use crate::plan::operation::Access;
 use crate::plan::show;
-use crate::policy::{NetworkRule, Policy};
+use crate::policy::{NetworkRule, Policy, terminal};
 use crate::report::Reporter;
-use crate::terminal::{Classes, Terminal};
+use crate::sanitize::escape;
+use crate::terminal::{Class, Report, Terminal};
 
 use super::doctor::cause;
 use super::prepare::Prepared;
@@ -36,7 +37,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         reporter.warn(warning);
     }
     let started = Instant::now();
-    let terminal = Terminal::open(streams, Classes::default())?;
+    let terminal = Terminal::open(streams, terminal::classes(&policy.settings.terminal))?;
     let supplies = Supplies { data: &prepared.data, covered: &prepared.covered, sources: &prepared.sources };
     order(&keeper, plan, &supplies, streams, terminal.as_ref()).map_err(cause)?;
     // While the jail is built and held: nothing runs before the log is open.
@@ -80,7 +81,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     for line in guard.map(|guard| guard.finish(live)).unwrap_or_default() {
         record.add(&note(event::NoteKind::Guard, &line));
     }
-    let (end, drops) = match attended {
+    let (end, report) = match attended {
         Ok(attended) => attended,
         Err(error) => {
             let summary = record.end(event::Exit::Failed, started);
@@ -88,12 +89,9 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
             return Err(error);
         }
     };
-    if drops.total() > 0 {
-        let dropped: BTreeMap<String, u64> = drops
-            .iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(class, count)| (class.name().to_owned(), count))
-            .collect();
+    if report.drops.total() > 0 {
+        let dropped: BTreeMap<String, u64> =
+            report.drops.iter().map(|(class, count)| (class.name().to_owned(), count)).collect();
         record.add(&Event::Terminal(event::TerminalDrops { dropped }));
     }
     let (status, exit) = match end {
@@ -105,6 +103,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         }
     };
     let mut summary = record.end(exit, started);
+    summary.extend(clipboard(&report, policy));
     summary.extend(policy.proc_view.weaker().map(str::to_owned));
     if end == End::TimedOut {
         summary.insert(0, "the time limit was reached and the jail was ended (exit status 124)".to_owned());
@@ -116,6 +115,28 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         keeper.dismiss();
     }
     Ok(u8::try_from(status).unwrap_or(u8::MAX))
+}
+
+/// What was copied to the clipboard, or how to allow it when it was tried.
+fn clipboard(report: &Report, policy: &Policy) -> Option<String> {
+    let copies = &report.copies;
+    if copies.count() > 0 {
+        let times =
+            if copies.count() == 1 { String::new() } else { format!(" {} times, last", copies.count()) };
+        let more = if copies.excerpt().len() < copies.length() { "..." } else { "" };
+        return Some(format!(
+            "copied to the clipboard{times} ({} bytes): \"{}{more}\"",
+            copies.length(),
+            escape(copies.excerpt())
+        ));
+    }
+    let tried = report.drops.count(Class::ClipboardWrite) > 0;
+    // Nothing in a file widens that profile.
+    (tried && policy.profile.value != Profile::Lockdown).then(|| {
+        "the command tried to copy to the clipboard; clipboard_write = true in [terminal] of your own configuration \
+         lets it"
+            .to_owned()
+    })
 }
 
 /// The guard over what appears in protected places. Without a record of its own a session is swept at its end alone.

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A kind of terminal sequence. The first nine can be switched by trusted configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// A kind of terminal sequence. The first nine can be switched by trusted configuration, see [`Class::SWITCHES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
     /// Window and icon titles: OSC 0, 1, 2 and the title stack.
@@ -78,6 +78,24 @@ impl Class {
         Self::Unterminated,
         Self::Unlisted,
     ];
+
+    /// The classes that configuration switches, by the keys of its table `[terminal]`.
+    pub const SWITCHES: [(&str, Self); 9] = [
+        ("title", Self::Title),
+        ("hyperlinks", Self::Hyperlink),
+        ("colours", Self::Colour),
+        ("progress", Self::Progress),
+        ("shell_marks", Self::ShellMark),
+        ("notifications", Self::Notification),
+        ("images", Self::Image),
+        ("cwd", Self::Cwd),
+        ("clipboard_write", Self::ClipboardWrite),
+    ];
+
+    /// The class that `key` of the table `[terminal]` switches.
+    pub fn of_key(key: &str) -> Option<Self> {
+        Self::SWITCHES.iter().find(|(known, _)| *known == key).map(|(_, class)| *class)
+    }
 
     /// A short lower-case name for logs and the summary, such as `clipboard-write`.
     pub fn name(self) -> &'static str {
@@ -211,6 +229,15 @@ mod tests {
         for (index, class) in Class::ALL.into_iter().enumerate() {
             assert_eq!(class as usize, index, "{class}");
         }
+    }
+
+    #[test]
+    fn the_switchable_classes_come_first_and_each_has_one_key() {
+        for (index, (key, class)) in Class::SWITCHES.into_iter().enumerate() {
+            assert_eq!(class as usize, index, "{key}");
+            assert_eq!(Class::of_key(key), Some(class));
+        }
+        assert_eq!(Class::of_key("clipboard"), None);
     }
 
     #[test]

@@ -150,6 +150,14 @@ impl Modes {
         out
     }
 
+    /// The bytes that are held for colours, titles, keyboards and the link.
+    pub(super) fn memory(&self) -> usize {
+        let colours = self.palette.values().chain(self.dynamic.values());
+        let numbers = self.pushed_titles.capacity()
+            + self.keyboard.iter().map(|one| one.stack.capacity()).sum::<usize>();
+        colours.chain(&self.link).map(Vec::capacity).sum::<usize>() + 2 * numbers
+    }
+
     fn colours_off(&self, out: &mut Vec<u8>) {
         if !self.palette.is_empty() {
             out.extend_from_slice(b"\x1b]104");

@@ -155,3 +155,66 @@ fn a_stop_signal_from_inside_stops_nothing_for_good() {
     shell.send("\rfg\r");
     shell.wait_for("resumed");
 }
+
+const COPY: &str = "printf '\\033]52;c;cm0gLXJmIH4NCg==\\007\\033]52;c;?\\007'; echo end";
+
+#[test]
+fn a_copy_that_was_tried_is_said_once_with_the_way_to_allow_it() {
+    let env = TestEnv::new();
+    let twice = format!("{COPY}; {COPY}");
+    let mut terminal = Terminal::jail(&env, ["--", "sh", "-c", &twice]);
+    assert_eq!(terminal.wait(WAIT), Some(0));
+    terminal.wait_for("stripped 4 terminal sequences");
+    let hint = "the command tried to copy to the clipboard; clipboard_write = true in [terminal]";
+    terminal.wait_for(hint);
+    let text = String::from_utf8_lossy(&terminal.raw()).into_owned();
+    assert_eq!(text.matches(hint).count(), 1, "{text}");
+}
+
+#[test]
+fn a_copy_that_is_allowed_passes_and_is_shown_escaped_at_the_end() {
+    let env = TestEnv::new();
+    env.config("[terminal]\nclipboard_write = true\n");
+    let mut terminal = Terminal::jail(&env, ["-q", "--", "sh", "-c", COPY]);
+    assert_eq!(terminal.wait(WAIT), Some(0));
+    terminal.wait_for("ai-jail: copied to the clipboard (10 bytes): \"rm -rf ~\\r\\n\"");
+    let raw = terminal.raw();
+    let found = |text: &[u8]| raw.windows(text.len()).any(|window| window == text);
+    assert!(found(b"\x1b]52;c;cm0gLXJmIH4NCg==\x07"), "the copy passes");
+    assert!(!found(b"\x1b]52;c;?"), "the query does not");
+    let mut lockdown = Terminal::jail(&env, ["--lockdown", "--", "sh", "-c", COPY]);
+    assert_eq!(lockdown.wait(WAIT), Some(0));
+    lockdown.wait_for("ignored terminal.clipboard_write (line 2)");
+    assert!(!String::from_utf8_lossy(&lockdown.raw()).contains("]52;"), "{}", lockdown.screen());
+}
+
+#[test]
+fn a_project_opens_nothing_of_the_terminal() {
+    let env = TestEnv::new();
+    env.file(
+        ".ai-jail.toml",
+        "[terminal]\nfilter = false\nclipboard_write = true\nimages = true\ntitle = false\n",
+    );
+    let script = format!("printf '\\033]0;named\\007\\033Pq#0~\\033\\\\'; {COPY}");
+    let mut terminal = Terminal::jail(&env, ["-q", "--", "sh", "-c", &script]);
+    assert_eq!(terminal.wait(WAIT), Some(0));
+    terminal.wait_for("ignored terminal.images (line 4)");
+    terminal.wait_for("ignored terminal.filter (line 2), terminal.clipboard_write (line 3)");
+    let text = String::from_utf8_lossy(&terminal.raw()).into_owned();
+    for sequence in ["\x1b]52;", "\x1bP", "\x1b]0;"] {
+        assert!(!text.contains(sequence), "{sequence:?}: {text:?}");
+    }
+}
+
+#[test]
+fn a_filter_that_the_user_switched_off_is_said_and_modes_are_put_back() {
+    let env = TestEnv::new();
+    env.config("[terminal]\nfilter = false\n");
+    let script = format!("printf '\\033[?1003h'; {COPY}");
+    let mut terminal = Terminal::jail(&env, ["-q", "--", "sh", "-c", &script]);
+    assert_eq!(terminal.wait(WAIT), Some(0));
+    let text = String::from_utf8_lossy(&terminal.raw()).into_owned();
+    assert!(text.contains("warning: the terminal filter is off"), "{text:?}");
+    assert!(text.contains("\x1b]52;c;?\x07"), "every byte passes: {text:?}");
+    assert!(text.contains("\x1b[?1003l"), "{text:?}");
+}

@@ -3,8 +3,9 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::config::schema;
-use crate::config::settings::{EnvValue, StateMode};
+use crate::config::settings::{EnvValue, StateMode, TerminalFilter};
 use crate::config::values::Base;
+use crate::terminal::Class;
 
 #[derive(Default)]
 struct Case {
@@ -171,11 +172,13 @@ fn lists_of_all_trusted_layers_are_joined() {
 #[test]
 fn a_project_may_tighten() {
     let loose = "[filesystem]\nprotect = false\n[environment]\ninherit = \"all\"\nignore_default_excludes = true\n\
-                 [limits]\npids = 100\n[log]\nsummary = false\n[network]\nmode = \"open\"";
+                 [limits]\npids = 100\n[log]\nsummary = false\n[network]\nmode = \"open\"\n\
+                 [terminal]\nfilter = false\nclipboard_write = true\nimages = true";
     let project = "[filesystem]\nprotect = true\n[home]\nmode = \"ephemeral\"\nstate = \"none\"\ntoolchains = false\n\
                    [environment]\ninherit = \"none\"\nignore_default_excludes = false\ninclude_only = [\"A*\"]\n\
                    [network]\nmode = \"filtered\"\nagent_hosts = false\n[limits]\npids = 50\nmemory = \"1G\"\n\
-                   [log]\nrequired = true\nsummary = true";
+                   [log]\nrequired = true\nsummary = true\n\
+                   [terminal]\nfilter = true\nclipboard_write = false\nimages = false\ntitle = false";
     let settings = Case { user: loose, project, ..Case::default() }.settings();
     assert_eq!(settings.protect.value, Protect::Enforce);
     assert_eq!(settings.home.value, HomeMode::Ephemeral);
@@ -189,7 +192,49 @@ fn a_project_may_tighten() {
         !settings.toolchains.value && !settings.ignore_default_excludes.value && !settings.agent_hosts.value
     );
     assert!(settings.log_required.value && settings.summary.value);
+    assert_eq!(settings.terminal.filter.value, TerminalFilter::Enforce);
+    for class in [Class::ClipboardWrite, Class::Image, Class::Title] {
+        let switch = &settings.terminal.passes[&class];
+        assert_eq!((switch.value, switch.origin.layer), (false, Layer::Project), "{class}");
+    }
     assert!(settings.warnings.is_empty(), "{:?}", settings.warnings);
+}
+
+#[test]
+fn the_terminal_is_the_users_to_open_but_in_lockdown() {
+    let user = "[terminal]\nfilter = false\nclipboard_write = true\ntitle = false\n[agents.claude]\n\
+                terminal.notifications = true";
+    let passing = |settings: &Settings| {
+        let classes = crate::policy::terminal::classes(&settings.terminal);
+        let keys = Class::SWITCHES.into_iter().filter(|(_, class)| classes.allows(*class));
+        (classes.is_filtered(), keys.map(|(key, _)| key).collect::<Vec<_>>())
+    };
+    let default = vec!["title", "hyperlinks", "colours", "progress", "shell_marks"];
+    assert_eq!(passing(&Case::default().settings()), (true, default.clone()));
+
+    let settings = Case { user, ..Case::default() }.settings();
+    assert_eq!(passing(&settings), (false, default));
+    let told = crate::policy::terminal::weaker(&settings.terminal).unwrap();
+    assert!(told.starts_with("the terminal filter is off (/u.toml:2 (terminal.filter)): "), "{told}");
+
+    let user = user.trim_start_matches("[terminal]\nfilter = false\n");
+    let user: &'static str = format!("[terminal]\n{user}").leak();
+    let open = vec!["hyperlinks", "colours", "progress", "shell_marks", "clipboard_write"];
+    assert_eq!(passing(&Case { user, ..Case::default() }.settings()), (true, open));
+    let settings = Case { user, agent: Some("claude"), ..Case::default() }.settings();
+    assert!(passing(&settings).1.contains(&"notifications"));
+    assert_eq!(crate::policy::terminal::weaker(&settings.terminal), None);
+
+    let lockdown = options(|options| options.lockdown = true);
+    let settings = Case { user, options: lockdown, agent: Some("claude"), ..Case::default() }.settings();
+    assert_eq!(passing(&settings), (true, vec!["hyperlinks", "colours", "progress", "shell_marks"]));
+    assert_eq!(
+        settings.warnings,
+        [
+            "profile lockdown: ignored terminal.clipboard_write (line 2), terminal.notifications (line 5) of the \
+          configuration; it cannot widen this profile; what the profile allows can be named on the command line"
+        ]
+    );
 }
 
 #[test]
@@ -245,6 +290,14 @@ fn nothing_that_a_project_loosens_has_any_effect() {
         ("[limits]\ntime = \"1h\"", "[limits]\ntime = \"2h\"", "limits.time"),
         ("[log]\nrequired = true", "[log]\nrequired = false", "log.required"),
         ("", "[log]\nsummary = false", "log.summary"),
+        ("", "[terminal]\nnotifications = true", "terminal.notifications"),
+        ("", "[terminal]\nimages = true", "terminal.images"),
+        ("", "[terminal]\ncwd = true", "terminal.cwd"),
+        ("[terminal]\ntitle = false", "[terminal]\ntitle = true", "terminal.title"),
+        ("[terminal]\nhyperlinks = false", "[terminal]\nhyperlinks = true", "terminal.hyperlinks"),
+        ("[terminal]\nshell_marks = false", "[terminal]\nshell_marks = true", "terminal.shell_marks"),
+        ("[terminal]\ncolours = false", "[terminal]\ncolours = true", "terminal.colours"),
+        ("[terminal]\nprogress = false", "[terminal]\nprogress = true", "terminal.progress"),
         ("", "[agents.claude]\nnetwork.allow = [\"evil.example\"]", "network.allow"),
         (
             "[agents.claude]\nnetwork.mode = \"off\"",
@@ -277,6 +330,8 @@ fn some_keys_are_never_a_projects() {
         ("[environment]\npass = [\"SSH_AUTH_SOCK\", \"CI\"]", "environment.pass (line 2)"),
         ("[network]\nallow_private = [\"git.corp.example\"]", "network.allow_private (line 2)"),
         ("[network]\nresolve = { \"api.anthropic.com\" = \"192.0.2.1\" }", "network.resolve (line 2)"),
+        ("[terminal]\nfilter = false", "terminal.filter (line 2)"),
+        ("[terminal]\nclipboard_write = true", "terminal.clipboard_write (line 2)"),
         ("weaker_nested = true", "weaker_nested (line 1)"),
         (
             "weaker_nested = true\n[filesystem]\nprotect = false",

@@ -39,11 +39,16 @@ pids = 1024
 cpu = "200%"
 files = "4096"
 time = "4h"
+[terminal]
+filter = false
+title = false
+clipboard_write = true
 [log]
 required = true
 summary = false
 [agents.claude]
 home.state = "jail"
+terminal.images = true
 [agents.claude.network]
 allow = ["docs.example.com"]
 "#,
@@ -68,6 +73,10 @@ allow = ["docs.example.com"]
     assert_eq!(tables.limits.cpu_percent.as_ref().map(|c| c.value), Some(200));
     assert_eq!(tables.limits.files.as_ref().map(|f| f.value), Some(4096));
     assert_eq!(tables.limits.time_seconds.as_ref().map(|t| t.value), Some(14_400));
+    assert_eq!(tables.terminal_filter.as_ref().map(|f| f.value), Some(TerminalFilter::DangerOff));
+    let switches: Vec<_> = tables.terminal.iter().map(|(class, switch)| (*class, switch.value)).collect();
+    assert_eq!(switches, [(Class::Title, false), (Class::ClipboardWrite, true)]);
+    assert_eq!(file.agents["claude"].terminal.len(), 1);
     assert_eq!(file.agents["claude"].state.as_ref().map(|s| s.value), Some(StateMode::Jail));
     assert_eq!(file.agents["claude"].allow.len(), 1);
     assert!(file.warnings.is_empty());
@@ -176,7 +185,7 @@ fn an_error_cites_the_place_and_the_nearest_key() {
         (
             "[agents.x]\nzzz = 1",
             "/c.toml:2:1: unknown key `agents.x.zzz`; [agents.x] has the tables filesystem, home, environment, network, \
-             limits, log\n  2 | zzz = 1\n    | ^^^",
+             limits, terminal, log\n  2 | zzz = 1\n    | ^^^",
         ),
         (
             "[agents.x.agents.y]",

@@ -4,6 +4,7 @@
 //! 7-bit form, so the terminal never sees a byte that was interpreted here and might mean something else there.
 //! However the input is cut, the output is the same.
 
+mod copies;
 mod csi;
 mod device;
 mod osc;
@@ -15,6 +16,7 @@ mod tests;
 mod text;
 mod tracker;
 
+pub use self::copies::Copies;
 pub use self::queries::Queries;
 
 use self::device::Data;
@@ -87,6 +89,7 @@ impl Filter {
                 drops: Drops::default(),
                 modes: Modes::default(),
                 queries: Queries::default(),
+                copies: Copies::default(),
             },
             scratch: Vec::new(),
         }
@@ -154,6 +157,16 @@ impl Filter {
     /// The queries that passed and have no answer yet.
     pub fn queries(&mut self) -> &mut Queries {
         &mut self.tracker.queries
+    }
+
+    /// What was copied to the clipboard.
+    pub fn copies(&self) -> &Copies {
+        &self.tracker.copies
+    }
+
+    /// The bytes that are held between two calls: bounded, whatever the input was.
+    pub fn memory(&self) -> usize {
+        self.string.capacity() + self.scratch.capacity() + self.tracker.modes.memory()
     }
 
     fn run(&mut self, input: &[u8], out: &mut Vec<u8>) {

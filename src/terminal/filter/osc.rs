@@ -81,7 +81,7 @@ impl Tracker {
             OscForm::UrxvtNotification => urxvt_notification(rest),
             OscForm::ShellMark => is_shell_mark(rest).then(|| rest.to_vec()),
             OscForm::Cwd => is_file_url(rest).then(|| rest.to_vec()),
-            OscForm::Clipboard => is_clipboard_write(rest).then(|| rest.to_vec()),
+            OscForm::Clipboard => self.copies.of(rest),
         };
         let Some(body) = body else {
             return self.dropped(if class == Class::ClipboardWrite { Class::Clipboard } else { class });
@@ -287,13 +287,4 @@ fn is_shell_mark(rest: &[u8]) -> bool {
 fn is_file_url(rest: &[u8]) -> bool {
     let safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._~%-+@:".contains(byte);
     rest.strip_prefix(b"file://").is_some_and(|rest| rest.len() <= 4096 && rest.iter().all(safe))
-}
-
-/// Clipboard names, then base64 that is neither a query nor empty, which would clear.
-fn is_clipboard_write(rest: &[u8]) -> bool {
-    let Some(at) = rest.iter().position(|byte| *byte == b';') else { return false };
-    let (names, data) = (&rest[..at], &rest[at + 1..]);
-    names.iter().all(|name| b"cpqs01234567".contains(name))
-        && !data.is_empty()
-        && data.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(byte))
 }

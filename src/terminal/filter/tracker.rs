@@ -1,5 +1,6 @@
 //! What the filter remembers beside its place in a sequence.
 
+use super::copies::Copies;
 use super::queries::Queries;
 use crate::terminal::class::{Class, Classes, Drops};
 use crate::terminal::modes::Modes;
@@ -21,6 +22,7 @@ pub(super) struct Tracker {
     pub(super) drops: Drops,
     pub(super) modes: Modes,
     pub(super) queries: Queries,
+    pub(super) copies: Copies,
 }
 
 impl Tracker {

@@ -32,7 +32,7 @@ use self::shared::Sharing;
 use self::side::{Side, SideRelay};
 use self::worker::Worker;
 use super::class::{Classes, Drops};
-use super::filter::Filter;
+use super::filter::{Copies, Filter};
 use super::pty::Pty;
 use super::rescue::rescue;
 use super::settings::Settings;
@@ -58,17 +58,30 @@ pub struct Terminal {
 pub struct Relay {
     control: Arc<Control>,
     hung_up: Arc<OwnedFd>,
-    thread: Option<JoinHandle<Drops>>,
+    thread: Option<JoinHandle<Report>>,
     done: Receiver<()>,
     rescue: (OwnedFd, OwnedFd),
     sides: Vec<SideRelay>,
 }
 
 /// What the relay has to tell at the end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// What the filter dropped.
     pub drops: Drops,
+    /// What was copied to the clipboard.
+    pub copies: Copies,
+}
+
+impl Report {
+    fn of(filter: &Filter) -> Self {
+        Self { drops: filter.drops().clone(), copies: filter.copies().clone() }
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        self.drops.add_all(&other.drops);
+        self.copies.add_all(&other.copies);
+    }
 }
 
 impl Terminal {
@@ -161,9 +174,9 @@ impl Terminal {
                 // Signals are the supervisor's; and with SIGTTOU blocked, putting the terminal back works
                 // from the background too.
                 let blocked = SigSet::all().thread_block();
-                let drops = worker.run();
+                let report = worker.run();
                 drop((blocked, finished));
-                drops
+                report
             })
             .map_err(|error| Error::new(Kind::Setup, "cannot start the terminal's thread").because(error))?;
         let mut relay = Relay { control, hung_up, thread: Some(thread), done, rescue, sides: Vec::new() };
@@ -207,23 +220,23 @@ impl Relay {
     /// nothing any more for two seconds gets its settings back and loses the rest; half a minute is the most that
     /// this takes.
     pub fn finish(mut self) -> Report {
-        Report { drops: self.end() }
+        self.end()
     }
 
-    fn end(&mut self) -> Drops {
-        let Some(thread) = self.thread.take() else { return Drops::default() };
+    fn end(&mut self) -> Report {
+        let Some(thread) = self.thread.take() else { return Report::default() };
         self.control.send(Message::Finish);
         if self.done.recv_timeout(FINISH) == Err(RecvTimeoutError::Timeout) {
             let (terminal, note) = &self.rescue;
             rescue(terminal.as_fd(), note.as_fd(), Duration::ZERO);
-            return Drops::default();
+            return Report::default();
         }
         // A thread that panicked has put the terminal back on its way out, and its counters are lost.
-        let mut drops = thread.join().unwrap_or_default();
+        let mut report = thread.join().unwrap_or_default();
         for side in self.sides.drain(..) {
-            drops.add_all(&side.finish(FINISH));
+            report.add_all(&side.finish(FINISH));
         }
-        drops
+        report
     }
 }
 

@@ -13,10 +13,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{self, Errno};
 use rustix::termios::{tcgetattr, tcgetwinsize};
 
+use super::Report;
 use super::control::{Control, Message};
 use super::screen::{Screen, timespec_until};
 use super::shared::{Sharing, inside};
-use crate::terminal::class::{Classes, Drops};
+use crate::terminal::class::Classes;
 use crate::terminal::filter::Filter;
 use crate::terminal::pty::Pty;
 use crate::terminal::settings::Settings;
@@ -37,7 +38,7 @@ pub(super) struct Side {
 #[derive(Debug)]
 pub(super) struct SideRelay {
     control: Arc<Control>,
-    thread: JoinHandle<Drops>,
+    thread: JoinHandle<Report>,
     done: Receiver<()>,
 }
 
@@ -61,9 +62,9 @@ impl Side {
         let told = Arc::clone(&control);
         let thread = std::thread::Builder::new().name("second terminal".to_owned()).spawn(move || {
             let blocked = SigSet::all().thread_block();
-            let drops = run(&self.screen, &self.pty.master, self.pty.slave, &told, classes);
+            let report = run(&self.screen, &self.pty.master, self.pty.slave, &told, classes);
             drop((blocked, finished));
-            drops
+            report
         })?;
         Ok(SideRelay { control, thread, done })
     }
@@ -71,16 +72,16 @@ impl Side {
 
 impl SideRelay {
     /// Relays the rest, for as long as `patience` at most, and tells what was dropped.
-    pub(super) fn finish(self, patience: Duration) -> Drops {
+    pub(super) fn finish(self, patience: Duration) -> Report {
         self.control.send(Message::Finish);
         match self.done.recv_timeout(patience) {
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Drops::default(),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Report::default(),
             _ => self.thread.join().unwrap_or_default(),
         }
     }
 }
 
-fn run(screen: &Screen, master: &OwnedFd, slave: OwnedFd, control: &Control, classes: Classes) -> Drops {
+fn run(screen: &Screen, master: &OwnedFd, slave: OwnedFd, control: &Control, classes: Classes) -> Report {
     let mut filter = Filter::new(classes).picture_only();
     let mut slave = Some(slave);
     let mut out = Vec::new();
@@ -117,5 +118,5 @@ fn run(screen: &Screen, master: &OwnedFd, slave: OwnedFd, control: &Control, cla
             ended = ended || slave.is_none();
         }
     }
-    filter.drops().clone()
+    Report::of(&filter)
 }

@@ -11,6 +11,7 @@ use rustix::io::{self, Errno};
 use rustix::process::Signal;
 use rustix::termios::{SpecialCodeIndex, tcgetattr};
 
+use super::Report;
 use super::buffer::Buffer;
 use super::control::{Control, Message, signal};
 use super::input::{Scanner, Seen};
@@ -18,7 +19,6 @@ use super::jobs::{Stop, foreground_is_stopped, signal_foreground};
 use super::screen::{Screen, timespec_until};
 use super::shared::{Shared, Sharing, end_of_input, inside, may_read};
 use super::watch::Watch;
-use crate::terminal::class::Drops;
 use crate::terminal::filter::Filter;
 use crate::terminal::modes::Modes;
 use crate::terminal::pty::copy_size;
@@ -140,7 +140,7 @@ impl Worker {
     }
 
     /// Relays until the supervisor says that the jail has ended, then puts the terminal back.
-    pub(super) fn run(mut self) -> Drops {
+    pub(super) fn run(mut self) -> Report {
         loop {
             self.wait();
             let messages = self.control.receive();
@@ -167,7 +167,7 @@ impl Worker {
         }
         self.drain();
         self.restore();
-        self.filter.drops().clone()
+        Report::of(&self.filter)
     }
 
     fn wait(&mut self) {
