@@ -5,7 +5,9 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::*;
 
+mod oracle;
 mod properties;
+
 const CASES: &str = include_str!("../../../../tests/cases/terminal/filter.jsonl");
 const CAPTURES: [(&str, &[u8]); 3] = [
     ("claude", include_bytes!("../../../../tests/cases/terminal/captures/claude.raw")),
