@@ -137,7 +137,7 @@ mod tests {
     use clap_complete::Shell;
 
     use super::*;
-    use crate::config::settings::{NetworkMode, Profile};
+    use crate::config::settings::{NetworkMode, Profile, Thing};
     use crate::report::Verbosity;
 
     fn parsed(words: &[&str]) -> Result<Invocation> {
@@ -204,6 +204,12 @@ mod tests {
             "p",
             "--resolve",
             "h=1.2.3.4",
+            "--grant",
+            "docker,ssh-agent",
+            "--grant",
+            "kvm",
+            "--socket",
+            "/s",
             "--env",
             "A=b",
             "--env",
@@ -226,6 +232,8 @@ mod tests {
         assert_eq!(run.options.profile, Some(Profile::ReadOnly));
         assert_eq!(run.options.limit, ["pids=5", "time=1h"]);
         assert_eq!(run.options.env, ["A=b", "C"]);
+        assert_eq!(run.options.grant, [Thing::Docker, Thing::SshAgent, Thing::Kvm]);
+        assert_eq!(run.options.socket, ["/s"]);
         assert!(run.options.no_summary && run.dry_run && run.json);
         assert_eq!(run.loudness.verbosity(), Verbosity::Verbose);
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{ArgAction, Args, Parser, ValueHint};
 
-use crate::config::settings::{HomeMode, Inherit, NetworkMode, Profile, StateMode};
+use crate::config::settings::{HomeMode, Inherit, NetworkMode, Profile, StateMode, Thing};
 use crate::config::words::Word;
 use crate::report::Verbosity;
 
@@ -107,6 +107,14 @@ pub struct RunOptions {
     /// Dial ADDR instead of what HOST resolves to; this does not allow HOST.
     #[arg(long, value_name = "HOST=ADDR[:PORT]", action = ArgAction::Append, help_heading = "Network")]
     pub resolve: Vec<String>,
+    /// Grant something of this machine; what it opens is said at start. Several are separated by commas.
+    #[arg(long, value_name = "THING", action = ArgAction::Append, value_delimiter = ',',
+          value_parser = word::<Thing>(), help_heading = "Things of this machine")]
+    pub grant: Vec<Thing>,
+    /// Grant a Unix socket: whatever listens there obeys the jail.
+    #[arg(long, value_name = "PATH", action = ArgAction::Append, help_heading = "Things of this machine",
+          value_hint = ValueHint::AnyPath)]
+    pub socket: Vec<OsString>,
     /// Set a variable, or pass on the one that is set here.
     #[arg(long, value_name = "NAME[=VALUE]", action = ArgAction::Append, help_heading = "Variables")]
     pub env: Vec<OsString>,

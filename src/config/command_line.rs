@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::schema::Tables;
 use super::settings::{EnvValue, GrantSpec, HomeMode, Limits, NetworkMode, Profile, StateMode};
@@ -76,6 +76,8 @@ pub fn tables(options: &RunOptions, cwd: &Path, home: &Path, warnings: &mut Vec<
     let mut tables = Tables {
         read_only: grants("--ro", &options.ro, base, warnings)?,
         read_write: grants("--rw", &options.rw, base, warnings)?,
+        things: options.grant.iter().map(|thing| (*thing, flag("--grant", true))).collect(),
+        sockets: sockets(&options.socket, base)?,
         home: options.home.map(|mode| flag("--home", mode)),
         state: options.state.map(|mode| flag("--state", mode)),
         inherit: options.inherit_env.map(|base| flag("--inherit-env", base)),
@@ -159,6 +161,14 @@ fn grants(
         grants.push(flag(name, GrantSpec { source, dest }));
     }
     Ok(grants)
+}
+
+fn sockets(raw: &[OsString], base: Base<'_>) -> Result<Vec<Sourced<PathBuf>>> {
+    let read = |raw: &OsString| {
+        let path = values::socket_path(raw, base).map_err(|problem| usage("--socket", raw, problem))?;
+        Ok(flag("--socket", path))
+    };
+    raw.iter().map(read).collect()
 }
 
 fn list<T>(

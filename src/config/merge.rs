@@ -13,6 +13,7 @@ use super::profiles::{HostsFrom, ProfileDefaults};
 use super::schema::{File, Tables};
 use super::settings::{
     HomeMode, Inherit, Limits, NetworkMode, Profile, Protect, Settings, TerminalFilter, TerminalSettings,
+    Thing,
 };
 use super::words::Word as _;
 use crate::cli::RunOptions;
@@ -144,6 +145,8 @@ fn from_profile(profile: Sourced<Profile>, defaults: &ProfileDefaults) -> Settin
         project: None,
         read_only: Vec::new(),
         read_write: Vec::new(),
+        things: Default::default(),
+        sockets: Vec::new(),
         protect: Sourced::new(Protect::Enforce, always()),
         home: Sourced::new(defaults.home, origin.clone()),
         state: Sourced::new(defaults.state, origin.clone()),
@@ -179,10 +182,20 @@ fn terminal() -> TerminalSettings {
     }
 }
 
-/// Takes a layer over that may loosen. Its allow list counts only when `hosts` says so.
+/// Takes a layer over that may loosen. Its allow list and its things of the host count only when `hosts` says so.
 fn apply(settings: &mut Settings, tables: &Tables, hosts: HostsFrom, outside: &mut Ignored) {
     settings.read_only.extend(tables.read_only.iter().cloned());
     settings.read_write.extend(tables.read_write.iter().cloned());
+    for (thing, on) in &tables.things {
+        match (hosts, on.value) {
+            (HostsFrom::CommandLine, true) => outside.push(&on.origin),
+            _ => grant(settings, *thing, on),
+        }
+    }
+    match hosts {
+        HostsFrom::All => settings.sockets.extend(tables.sockets.iter().cloned()),
+        HostsFrom::CommandLine => tables.sockets.iter().for_each(|socket| outside.push(&socket.origin)),
+    }
     set(&mut settings.protect, &tables.protect);
     set(&mut settings.home, &tables.home);
     set(&mut settings.state, &tables.state);
@@ -210,6 +223,11 @@ fn apply(settings: &mut Settings, tables: &Tables, hosts: HostsFrom, outside: &m
     settings.terminal.passes.extend(tables.terminal.clone());
     set(&mut settings.log_required, &tables.log_required);
     set(&mut settings.summary, &tables.summary);
+}
+
+/// The last word about one thing.
+pub(super) fn grant(settings: &mut Settings, thing: Thing, on: &Sourced<bool>) {
+    settings.things.insert(thing, on.value.then(|| Sourced::new(thing, on.origin.clone())));
 }
 
 fn set<T: Clone>(slot: &mut Sourced<T>, value: &Option<Sourced<T>>) {
@@ -247,7 +265,11 @@ fn warn_about_project(settings: &mut Settings, ignored: &Ignored) {
 /// "Nothing widens it" holds for the command line too, but for the hosts, variables and state that it names.
 fn refuse_in_lockdown(typed: &Tables) -> Result<()> {
     let grant = typed.read_only.iter().chain(&typed.read_write).next();
+    let thing = typed.things.iter().next().map(|(thing, _)| format!("--grant {}", thing.word()));
+    let socket = typed.sockets.first().map(|socket| format!("--socket {}", escape(&socket.value)));
     let refused = [
+        thing,
+        socket,
         grant.map(|grant| format!("{} {}", grant.origin.what, escape(&grant.value.source))),
         typed
             .network

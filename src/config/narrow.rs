@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::keys::{FromProject, KEYS, Status};
+use super::merge;
 use super::schema::Tables;
 use super::settings::{Limits, Settings};
 use crate::policy::origin::{Origin, Sourced};
@@ -39,6 +40,17 @@ impl Ignored {
 pub(super) fn tighten(settings: &mut Settings, tables: &Tables, ignored: &mut Ignored) {
     for grant in tables.read_only.iter().chain(&tables.read_write) {
         ignored.push(&grant.origin);
+    }
+    for (thing, on) in &tables.things {
+        let granted = settings.things.get(thing).is_some_and(Option::is_some);
+        match (on.value, granted) {
+            (true, false) => ignored.push(&on.origin),
+            (false, true) => merge::grant(settings, *thing, on),
+            (true, true) | (false, false) => {}
+        }
+    }
+    for socket in &tables.sockets {
+        ignored.push(&socket.origin);
     }
     for pattern in &tables.allow {
         ignored.push(&pattern.origin);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -11,10 +11,10 @@ use super::cite::Source;
 use super::reader::{Entry, Text, Value, entries, is_agent_table, refused_agent_key, refused_key};
 use super::settings::{
     EnvValue, GrantSpec, HomeMode, Inherit, Limits, NetworkMode, Profile, Protect, ResolveTarget, StateMode,
-    TerminalFilter,
+    TerminalFilter, Thing,
 };
 use super::values::{self, Base, GrantPath};
-use super::words::Problem;
+use super::words::{Problem, Word as _};
 use crate::error::Result;
 use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::{Layer, Sourced};
@@ -28,6 +28,10 @@ pub struct Tables {
     pub read_only: Vec<Sourced<GrantSpec>>,
     /// `filesystem.read_write`.
     pub read_write: Vec<Sourced<GrantSpec>>,
+    /// `[grants]`: whether each thing is granted.
+    pub things: BTreeMap<Thing, Sourced<bool>>,
+    /// `grants.sockets`.
+    pub sockets: Vec<Sourced<PathBuf>>,
     /// `filesystem.protect`.
     pub protect: Option<Sourced<Protect>>,
     /// `home.mode`.
@@ -218,6 +222,20 @@ impl Walk<'_> {
                 let on = value.bool()?;
                 let filter = if on.value { TerminalFilter::Enforce } else { TerminalFilter::DangerOff };
                 tables.terminal_filter = Some(Sourced::new(filter, on.origin));
+            }
+            "grants.sockets" => {
+                for text in value.texts()? {
+                    let path = value.check(&text, values::socket_path(OsStr::new(text.text), self.base))?;
+                    let origin = self.source.origin(value.key, text.span.start);
+                    tables.sockets.push(Sourced::new(path, origin));
+                }
+            }
+            _ if dotted.starts_with("grants.") => {
+                let word = dotted.trim_start_matches("grants.").replace('_', "-");
+                // The key has one spelling, as every key.
+                let thing = Thing::WORDS.iter().find(|(known, _)| *known == word && !dotted.contains('-'));
+                let Some((_, thing)) = thing else { return Ok(false) };
+                tables.things.insert(*thing, value.bool()?);
             }
             "log.required" => tables.log_required = Some(value.bool()?),
             "log.summary" => tables.summary = Some(value.bool()?),

@@ -68,6 +68,28 @@ pub enum Inherit {
     All,
 }
 
+/// Something of the host that is granted by its name (FS-11): a row of `presets/grants.toml`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Thing {
+    /// The user's SSH agent.
+    SshAgent,
+    /// The container daemon.
+    Docker,
+    /// The session bus.
+    Dbus,
+    /// The Wayland compositor.
+    Wayland,
+    /// The X server.
+    X11,
+    /// Sound.
+    Audio,
+    /// Graphics processors.
+    Gpu,
+    /// Virtual machines.
+    Kvm,
+}
+
 /// Whether protected paths are held read-only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -150,6 +172,10 @@ pub struct Settings {
     pub read_only: Vec<Sourced<GrantSpec>>,
     /// Writable grants.
     pub read_write: Vec<Sourced<GrantSpec>>,
+    /// Things of the host: who granted each, the last word of the layers; `None` when that was no.
+    pub things: BTreeMap<Thing, Option<Sourced<Thing>>>,
+    /// Sockets of the host, absolute.
+    pub sockets: Vec<Sourced<PathBuf>>,
     /// Protected paths.
     pub protect: Sourced<Protect>,
     /// The home.

@@ -64,6 +64,36 @@ pub fn grant_path(raw: &OsStr, base: Base<'_>) -> Result<GrantPath, Problem> {
     }
 }
 
+/// Reads the path of a socket.
+///
+/// Fails on an abstract one, on an empty path, a NUL byte, and a relative path where there is nothing that it could start
+/// from.
+pub fn socket_path(raw: &OsStr, base: Base<'_>) -> Result<PathBuf, Problem> {
+    let bytes = raw.as_bytes();
+    if bytes.first() == Some(&b'@') || bytes.starts_with(b"unix-abstract:") || bytes.starts_with(b"abstract:")
+    {
+        return Err(Problem::new(
+            "an abstract socket has no path: it belongs to the host's network, which the jail does not see",
+        )
+        .hint("let the service listen at a path too (a file that begins with @ is written ./@NAME)"));
+    }
+    if bytes.is_empty() {
+        return Err(Problem::new("the path is empty"));
+    }
+    if bytes.contains(&0) {
+        return Err(Problem::new("a path cannot hold a NUL byte"));
+    }
+    let path = Path::new(raw.to_str().and_then(|text| text.strip_prefix("unix://")).map_or(raw, OsStr::new));
+    if let Ok(rest) = path.strip_prefix("~") {
+        return Ok(base.home.join(rest));
+    }
+    match base.relative {
+        _ if path.is_absolute() => Ok(path.to_path_buf()),
+        Some(directory) => Ok(directory.join(path)),
+        None => Err(Problem::new("a path in this file must be absolute").hint("begin it with / or ~/")),
+    }
+}
+
 /// Splits `PATH[:DEST]` at the last `:` that a `/` follows.
 ///
 /// So `/a:b` is one path, and a host path that holds `:/` cannot be given this way: `read_only` and `read_write` in

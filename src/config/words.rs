@@ -1,6 +1,6 @@
 //! Values that are words of a fixed list, and the nearest word to one that is not on it.
 
-use super::settings::{HomeMode, Inherit, NetworkMode, Profile, StateMode};
+use super::settings::{HomeMode, Inherit, NetworkMode, Profile, StateMode, Thing};
 
 /// A value that is written as one of a few words, the same ones in files, flags and the environment.
 pub trait Word: Copy + Send + Sync + Sized + 'static {
@@ -73,6 +73,20 @@ impl Word for Inherit {
     const NOUN: &'static str = "base of the environment";
     const WORDS: &'static [(&'static str, Self)] =
         &[("core", Self::Core), ("all", Self::All), ("none", Self::None)];
+}
+
+impl Word for Thing {
+    const NOUN: &'static str = "thing of the host";
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("ssh-agent", Self::SshAgent),
+        ("docker", Self::Docker),
+        ("dbus", Self::Dbus),
+        ("wayland", Self::Wayland),
+        ("x11", Self::X11),
+        ("audio", Self::Audio),
+        ("gpu", Self::Gpu),
+        ("kvm", Self::Kvm),
+    ];
 }
 
 /// Why a value is no good, and what to write instead: half of an error, without the place.

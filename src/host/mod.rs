@@ -23,6 +23,7 @@ pub mod protected;
 pub mod sources;
 pub mod survey;
 pub mod system;
+mod things;
 pub mod toolchains;
 pub mod toolconf;
 pub mod trust;

@@ -21,7 +21,7 @@ use super::project::Project;
 use super::system::{Extent, MountKind, SystemMount, mounts};
 use super::toolchains::Toolchain;
 use super::toolconf::ToolConfig;
-use super::{Host, agents, credentials, grants, protected, toolchains, trust};
+use super::{Host, agents, credentials, grants, protected, things, toolchains, trust};
 
 /// A database of terminals has a directory for each first character, and not more (numbers have two digits).
 const TERMINFO_ENTRIES: usize = 318;
@@ -48,6 +48,7 @@ pub fn survey(
     grants::check_project(&bounds, writable)?;
     let mut sources = project.sources.clone();
     let grants = grants::read(&bounds, &mut sources, warnings)?;
+    let things = things::read(&bounds, &grants, &mut sources)?;
     // Nothing of the user's configuration widens lockdown, a preset neither.
     let agent = match &command.agent {
         Some(agent) if agent.file.is_some() && settings.profile.value == Profile::Lockdown => {
@@ -122,6 +123,7 @@ pub fn survey(
         system,
         git_config: git.values,
         grants,
+        things,
         devbox_roots: if settings.profile.value == Profile::Devbox {
             devbox_roots(&host.root)
         } else {

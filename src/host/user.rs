@@ -70,7 +70,8 @@ pub fn name_of(root: &Path, uid: u32) -> String {
     name_in(&passwd, uid)
 }
 
-fn group_name(root: &Path, gid: u32) -> String {
+/// The group's name, or its number.
+pub fn group_name(root: &Path, gid: u32) -> String {
     let group = super::read_text(&super::below(root, Path::new("/etc/group"))).unwrap_or_default();
     name_in(&group, gid)
 }

@@ -171,7 +171,8 @@ fn send(
     let mut files = Vec::new();
     for operation in &plan.operations {
         match operation {
-            BwrapOp::Bind { source: BindSource::Checked(path), .. } => {
+            BwrapOp::Bind { source: BindSource::Checked(path), .. }
+            | BwrapOp::Device { source: BindSource::Checked(path), .. } => {
                 sources.push(descriptors.add(open(path)?))
             }
             BwrapOp::File { content, .. } | BwrapOp::Cover { content, .. } => {

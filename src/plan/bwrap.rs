@@ -82,6 +82,13 @@ pub fn arguments(plan: &Plan, numbers: &Numbers) -> Vec<OsString> {
                 };
                 push(&[OsStr::new(flag), &source, dest.as_os_str()]);
             }
+            BwrapOp::Device { source, dest } => {
+                let source = match (source, source_number(source, &mut sources)) {
+                    (_, Some(number)) => OsString::from(format!("/proc/self/fd/{}", number.0)),
+                    (source, None) => source.path().as_os_str().to_owned(),
+                };
+                push(&[OsStr::new("--dev-bind"), &source, dest.as_os_str()]);
+            }
             BwrapOp::File { dest, .. } => {
                 let number = files.next().map_or(-1, |number| number.0).to_string();
                 push(&[

@@ -88,7 +88,9 @@ impl Mounts {
     fn source(&mut self, rule: &FileRule, dest: PathBuf, store: &Path) {
         let source = match &rule.source {
             Source::Host(path) if rule.tree == Tree::Fixed => BindSource::System(path.clone()),
-            Source::Host(path) => BindSource::Checked(path.clone()),
+            Source::Host(path) | Source::Socket(path) | Source::Device(path) => {
+                BindSource::Checked(path.clone())
+            }
             Source::Store(path, content) => {
                 self.store.push(match rule.shape {
                     Shape::Directory => StoreOp::Directory(path.clone()),
@@ -110,7 +112,10 @@ impl Mounts {
             self.door.insert(self.sources, verify);
             self.sources += 1;
         }
-        self.operations.push(BwrapOp::Bind { source, dest, access: rule.access });
+        self.operations.push(match rule.source {
+            Source::Device(_) => BwrapOp::Device { source, dest },
+            _ => BwrapOp::Bind { source, dest, access: rule.access },
+        });
     }
 }
 

@@ -58,6 +58,13 @@ pub enum BwrapOp {
         /// How.
         access: Access,
     },
+    /// A bind mount of a device, which works there as it does outside.
+    Device {
+        /// From where.
+        source: BindSource,
+        /// To where.
+        dest: PathBuf,
+    },
     /// A file with this content, mode 0444.
     File {
         /// The bytes.
@@ -91,7 +98,10 @@ impl BwrapOp {
             | Self::Proc(dest)
             | Self::DangerSurroundingProc(dest)
             | Self::Dev(dest) => Some(dest),
-            Self::Symlink { dest, .. } | Self::Bind { dest, .. } | Self::File { dest, .. } => Some(dest),
+            Self::Symlink { dest, .. }
+            | Self::Bind { dest, .. }
+            | Self::Device { dest, .. }
+            | Self::File { dest, .. } => Some(dest),
             Self::Cover { .. } | Self::RemountReadOnly(_) => None,
         }
     }

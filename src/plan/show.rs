@@ -56,6 +56,13 @@ pub fn rules(policy: &Policy) -> String {
     for hidden in &policy.hidden {
         let _ = writeln!(out, "  hidden {}  ({})", path(&hidden.root.join(&hidden.below)), hidden.reason);
     }
+    if !policy.opened.is_empty() {
+        out.push_str("\nof this machine:\n");
+        for opened in &policy.opened {
+            let _ =
+                writeln!(out, "  {}: {}  ({})", escape(&*opened.name), escape(&*opened.opens), opened.origin);
+        }
+    }
     out.push_str("\nenvironment:\n");
     for (name, value) in &policy.environment {
         let _ = writeln!(out, "  {name}={}  ({})", shown(name, value), value.origin);
@@ -104,6 +111,7 @@ pub fn json(policy: &Policy, plan: &Plan) -> Value {
         "protected": policy.protected.iter().map(|held| json!({
             "path": held.root.join(&held.below).to_string_lossy(), "access": held.access, "reason": held.reason,
         })).collect::<Vec<_>>(),
+        "opened": policy.opened,
         "environment": policy.environment.iter().map(|(name, value)| json!({ "name": name, "origin": value.origin })).collect::<Vec<_>>(),
         "network": match &policy.network {
             NetworkRule::Off => json!({ "mode": "off" }),
@@ -196,6 +204,8 @@ fn source(rule: &FileRule) -> String {
     match &rule.source {
         Source::Host(source) if *source == rule.dest => "as on the host".to_owned(),
         Source::Host(source) => format!("from {}", path(source)),
+        Source::Socket(source) => format!("the socket {} of this machine", path(source)),
+        Source::Device(source) => format!("the device {} of this machine", path(source)),
         Source::Store(place, _) => format!("ai-jail's own {}", path(place)),
         Source::Tmpfs => "a tmpfs".to_owned(),
         Source::Content(content) => format!("made, {} bytes", content.len()),
@@ -211,6 +221,7 @@ fn bwrap(operation: &BwrapOp) -> String {
         BwrapOp::Bind { source, dest, access: how } => {
             format!("bind {} {} from {}", access(*how), path(dest), path(source.path()))
         }
+        BwrapOp::Device { source, dest } => format!("device {} from {}", path(dest), path(source.path())),
         BwrapOp::File { content, dest } => format!("file {} ({} bytes)", path(dest), content.len()),
         BwrapOp::Cover { content, dest } => format!("cover {} ({} bytes)", path(dest), content.len()),
         BwrapOp::DangerSurroundingProc(dest) => format!("surrounding proc {}", path(dest)),

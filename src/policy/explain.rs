@@ -18,7 +18,7 @@ use crate::policy::{NetworkRule, Policy, env};
 pub struct Answer {
     /// What was asked, as it was understood.
     pub asked: String,
-    /// What holds: "writable", "readable", "absent", "allowed", "denied", "set", "unset".
+    /// What holds: "writable", "readable", "reachable" (a socket or a device), "absent", "allowed", "denied", "set", "unset".
     pub verdict: &'static str,
     /// The deciding rule and its source.
     pub because: String,
@@ -65,6 +65,10 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
         return answer("readable", format!("{} is protected: {reason}", place.display()), None);
     }
     if let Some(rule) = policy.files.deciding(path) {
+        if let Source::Socket(source) | Source::Device(source) = &rule.source {
+            let because = format!("{} of this machine ({})", source.display(), rule.origin);
+            return answer("reachable", because, None);
+        }
         if !matches!(rule.source, Source::Host(_)) {
             let because = format!(
                 "the jail has its own {} ({}); the host's is not visible",
@@ -98,7 +102,7 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
         return answer(
             "absent",
             "a tmpfs of the jail's own, not the host's directory".to_owned(),
-            Some(format!("--ro {}", path.display())),
+            Some(format!("--ro {0}, or --socket {0} if it is a socket", path.display())),
         );
     }
     answer(

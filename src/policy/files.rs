@@ -11,6 +11,10 @@ use crate::policy::origin::Origin;
 pub enum Source {
     /// A resolved path of the host.
     Host(PathBuf),
+    /// A Unix socket of the host.
+    Socket(PathBuf),
+    /// A device of the host.
+    Device(PathBuf),
     /// A path below ai-jail's own data directory, made when it is missing; a new file gets this content.
     Store(PathBuf, &'static str),
     /// A tmpfs.

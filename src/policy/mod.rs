@@ -68,6 +68,8 @@ pub struct Facts {
     pub git_config: Vec<(String, String)>,
     /// Grants whose sources exist: the spec, what it resolves to, and what that is.
     pub grants: Vec<Grant>,
+    /// Sockets and devices of the host that were named.
+    pub things: Things,
     /// What `devbox` opens: the directories of the root, less /data and virtual file systems.
     pub devbox_roots: Vec<PathBuf>,
     /// Entries of the launcher's PATH that exist, absolute, as they are written there.
@@ -86,6 +88,28 @@ pub struct Facts {
     pub covers: Vec<Cover>,
     /// The sources as they were when they were looked at; the launch mounts these.
     pub sources: Sources,
+}
+
+/// Sockets and devices of the host, with what belongs to them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Things {
+    /// Where they are shown.
+    pub rules: Vec<FileRule>,
+    /// What tells programs where they are.
+    pub variables: Vec<(String, Sourced<OsString>)>,
+    /// What that means.
+    pub opened: Vec<Opened>,
+}
+
+/// Something of the host that a jail reaches because it was named.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Opened {
+    /// Its name, or the path of a socket.
+    pub name: String,
+    /// What can be done with it.
+    pub opens: String,
+    /// Who named it.
+    pub origin: Origin,
 }
 
 /// A place of the host that no tree shows as it is.
@@ -252,6 +276,8 @@ pub struct Policy {
     pub hidden: Vec<Hidden>,
     /// ai-jail's own directories that lie in a writable tree, covered there; they have to exist before the launch.
     pub own: Vec<PathBuf>,
+    /// Sockets and devices of the host that the jail reaches.
+    pub opened: Vec<Opened>,
     /// The environment.
     pub environment: BTreeMap<String, Sourced<OsString>>,
     /// The network.

@@ -44,6 +44,10 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     let covers = covers::covers(facts, &rules, &mut warnings)?;
     let mut protected = protected::protected(settings, facts, &rules, &covers.hidden, &mut warnings);
     protected.extend(covers.pinned);
+    let granted = facts.things.opened.iter();
+    warnings.extend(
+        granted.map(|opened| format!("{} is granted ({}): {}", opened.name, opened.origin, opened.opens)),
+    );
     let landlock_abi = landlock(profile, facts, &mut warnings)?;
     let proc_view = proc_view(settings, landlock_abi)?;
     warnings.extend(proc_view.weaker().map(str::to_owned));
@@ -62,6 +66,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         made: etc::made(settings, facts, &network, &home, &protected),
         hidden: covers.hidden,
         own: covers.own,
+        opened: facts.things.opened.clone(),
         files: rules,
         protected,
         environment,
@@ -114,6 +119,7 @@ fn rules(settings: &Settings, facts: &Facts, home: &Path, project_access: Access
         rules.extend(facts.toolchains.iter().cloned());
     }
     rules.extend(facts.shown.iter().cloned());
+    rules.extend(facts.things.rules.iter().cloned());
     for grant in &facts.grants {
         if settings.profile.value == Profile::Lockdown && grant.access == Access::Writable {
             return Err(Error::new(

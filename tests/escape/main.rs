@@ -21,6 +21,7 @@ mod regression;
 mod shell;
 mod syscalls;
 mod terminal;
+mod things;
 
 use common::{Output, TestEnv};
 

@@ -470,3 +470,33 @@ fn in_strict_only_hosts_of_the_command_line_count() {
         ]
     );
 }
+
+#[test]
+fn things_of_the_machine_come_from_the_user_alone_and_the_higher_layer_has_the_last_word() {
+    let granted = |case: &Case| {
+        let settings = case.settings();
+        let things: Vec<&str> = settings.things.values().flatten().map(|thing| thing.value.word()).collect();
+        (things.join(" "), settings.sockets.len(), settings.warnings.join("; "))
+    };
+    let user =
+        "[grants]\ndocker = true\nkvm = true\nsockets = [\"/a\"]\n[agents.codex.grants]\ndocker = false\n";
+    let all = "[grants]\ndocker = false\ndbus = true\nsockets = [\"/b\"]\n";
+    let typed = |profile| options(|o| (o.grant, o.profile) = (vec![Thing::Docker], Some(profile)));
+    let case = |user, project, options, agent| Case { user, project, options, agent, ..Case::default() };
+    assert_eq!(
+        granted(&case(user, "", RunOptions::default(), None)),
+        ("docker kvm".into(), 1, String::new())
+    );
+    assert_eq!(granted(&case(user, "", RunOptions::default(), Some("codex"))).0, "kvm");
+    assert_eq!(granted(&case(user, "", typed(Profile::Workspace), Some("codex"))).0, "docker kvm");
+    let (things, sockets, warnings) = granted(&case(user, all, RunOptions::default(), None));
+    assert_eq!((things.as_str(), sockets), ("kvm", 1));
+    assert!(warnings.contains("grants.dbus") && warnings.contains("grants.sockets"), "{warnings}");
+    assert!(warnings.contains("a project may never set these"), "{warnings}");
+    let (things, sockets, warnings) = granted(&case(user, "", typed(Profile::Strict), None));
+    assert_eq!((things.as_str(), sockets), ("docker", 0));
+    assert!(warnings.contains("grants.kvm") && warnings.contains("grants.sockets"), "{warnings}");
+    let lockdown = options(|o| o.lockdown = true);
+    assert_eq!((granted(&case(user, "", lockdown, None)).0.as_str()), "");
+    assert_eq!(case("", "", typed(Profile::Lockdown), None).merge().unwrap_err().kind(), Kind::Refused);
+}

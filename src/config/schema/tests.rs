@@ -33,6 +33,10 @@ deny  = ["metrics.example.com"]
 allow_private = ["Git.corp.example."]
 resolve = { "api.example.com" = "192.0.2.7:8443" }
 agent_hosts = false
+[grants]
+ssh_agent = true
+docker = false
+sockets = ["/run/app.sock", "~/x.sock"]
 [limits]
 memory = "8G"
 pids = 1024
@@ -68,6 +72,9 @@ allow = ["docs.example.com"]
     assert_eq!(tables.allow.len(), 2);
     assert_eq!(tables.allow_private[0].value, "git.corp.example");
     assert_eq!(tables.resolve["api.example.com"].value.port, Some(8443));
+    assert_eq!((tables.things[&Thing::SshAgent].value, tables.things[&Thing::Docker].value), (true, false));
+    let sockets: Vec<_> = tables.sockets.iter().map(|socket| socket.value.to_str().unwrap()).collect();
+    assert_eq!(sockets, ["/run/app.sock", "/home/me/x.sock"]);
     assert_eq!(tables.limits.memory.as_ref().map(|m| m.value), Some(8 << 30));
     assert_eq!(tables.limits.pids.as_ref().map(|p| p.value), Some(1024));
     assert_eq!(tables.limits.cpu_percent.as_ref().map(|c| c.value), Some(200));
@@ -185,7 +192,7 @@ fn an_error_cites_the_place_and_the_nearest_key() {
         (
             "[agents.x]\nzzz = 1",
             "/c.toml:2:1: unknown key `agents.x.zzz`; [agents.x] has the tables filesystem, home, environment, network, \
-             limits, terminal, log\n  2 | zzz = 1\n    | ^^^",
+             limits, grants, terminal, log\n  2 | zzz = 1\n    | ^^^",
         ),
         (
             "[agents.x.agents.y]",

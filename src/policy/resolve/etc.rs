@@ -116,6 +116,12 @@ fn about(settings: &Settings, facts: &Facts, network: &NetworkRule, protected: &
         };
         text.push_str(&format!("granted: {} ({how})\n", grant.dest.display()));
     }
+    for opened in &facts.things.opened {
+        text.push_str(&format!("granted of this machine: {} - {}\n", opened.name, opened.opens));
+    }
+    text.push_str(
+        "sockets and devices of this machine: none but those; more by --grant NAME or --socket PATH\n",
+    );
     match network {
         NetworkRule::Off => text.push_str("network: none; hosts by --allow-host HOST\n"),
         NetworkRule::DangerOpen => text.push_str("network: open\n"),

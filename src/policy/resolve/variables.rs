@@ -72,6 +72,12 @@ pub(super) fn resolve(
             }
         }
     }
+    for (name, value) in &facts.things.variables {
+        ours.insert(name.clone(), value.clone());
+    }
+    let mut set = |name: &str, value: OsString, why: &str| {
+        ours.insert(name.to_owned(), Sourced::new(value, Origin::built_in(why)));
+    };
     set("HOME", home.into(), "the private home");
     set("USER", facts.user.name.clone().into(), "the user");
     set("LOGNAME", facts.user.name.clone().into(), "the user");
