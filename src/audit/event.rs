@@ -139,6 +139,8 @@ pub enum NoteKind {
     Guard,
     /// What the guard did while the jail ran; what the user must know of it is said by `Guard` at the end.
     Live,
+    /// A secrets file: masked, or not.
+    Secret,
     /// A mount that was made, or could not be.
     Mount,
     /// An allowed host that could not be reached, or a door that could not be made.

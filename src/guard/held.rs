@@ -187,9 +187,14 @@ mod tests {
         write("packages/d/.envrc", "mine");
         write(".envrc", "mine");
         let roots = BTreeSet::from([root.as_path()]);
-        let wanted =
-            Trees { roots, git: &[], more: &[], profile: crate::config::settings::Profile::Workspace };
-        let found = trees(&host, &wanted, &mut Vec::new()).unwrap();
+        let wanted = Trees {
+            roots,
+            git: &[],
+            project: &root,
+            more: &[],
+            profile: crate::config::settings::Profile::Workspace,
+        };
+        let (found, _) = trees(&host, &wanted, &mut Vec::new()).unwrap();
         let guard = Guard::start(Places::new(&dir.path().join("state")), "s", &found).unwrap();
 
         fs::create_dir(root.join("libs")).unwrap();

@@ -9,6 +9,7 @@
 pub mod ground;
 mod held;
 pub mod live;
+pub mod masked;
 pub mod quarantine;
 pub mod record;
 pub mod repository;

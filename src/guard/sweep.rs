@@ -23,6 +23,7 @@ pub fn sweep(tree: &Tree, quarantine: &mut Quarantine) {
         home: &tree.home,
         uid: rustix::process::getuid().as_raw(),
         own: &tree.own,
+        secrets: None,
         known: Some(&known),
     };
     let scan = || match tree.kind {
@@ -115,6 +116,7 @@ mod tests {
                 home: &case.tree.home,
                 uid: rustix::process::getuid().as_raw(),
                 own: &[],
+                secrets: None,
                 known: None,
             };
             for found in protected::scan(&scope).paths {

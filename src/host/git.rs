@@ -193,7 +193,7 @@ fn kind_of(dot_git_is_file: bool, git_dir: &Path, common_dir: &Path) -> GitKind 
 }
 
 /// The path in a file of one line, after `prefix`; trailing line ends are no part of it. At most 4096 bytes.
-pub(super) fn read_path(file: &Path, prefix: &str) -> Option<PathBuf> {
+pub(in crate::host) fn read_path(file: &Path, prefix: &str) -> Option<PathBuf> {
     let bytes = super::read_bytes(file, 4096 + 16)?;
     let mut path = bytes.strip_prefix(prefix.as_bytes())?;
     while let Some(shorter) = path.strip_suffix(b"\n").or_else(|| path.strip_suffix(b"\r")) {

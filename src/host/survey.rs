@@ -18,6 +18,7 @@ use super::git_config::{CarriedGitConfig, Lfs};
 use super::grants::Bounds;
 use super::needs::Needs;
 use super::project::Project;
+use super::secrets::{self, Secret};
 use super::system::{Extent, MountKind, SystemMount, mounts};
 use super::toolchains::Toolchain;
 use super::toolconf::ToolConfig;
@@ -82,7 +83,7 @@ pub fn survey(
         command.needs_beside(host, &project.root, &written)?
     };
     warnings.extend(tool_config.warnings.iter().cloned());
-    let trees = trees(
+    let (trees, secrets) = trees(
         host,
         project,
         &git_outside,
@@ -91,6 +92,7 @@ pub fn survey(
         agent.as_ref().map_or(&[], |agent| agent.protected.as_slice()),
         warnings,
     )?;
+    let secrets = secrets::known(host, project, secrets, warnings);
     // What was looked at is what was held: nothing changed its name meanwhile.
     sources.confirm()?;
     let covers = covers(host, project, &grants, own, &toolchains);
@@ -100,6 +102,7 @@ pub fn survey(
         project: project.root.clone(),
         cwd: host.cwd.clone().unwrap_or_else(|| project.root.clone()),
         trees,
+        secrets,
         git_outside,
         program: command.program.clone(),
         argv: arguments,
@@ -145,7 +148,8 @@ pub fn survey(
     })
 }
 
-/// The protected paths of every tree that may become writable, `more` being names beside the table's.
+/// The protected paths of every tree that may become writable, `more` being names beside the table's, and the project's
+/// secrets.
 fn trees(
     host: &Host,
     project: &Project,
@@ -154,11 +158,13 @@ fn trees(
     settings: &Settings,
     more: &[String],
     warnings: &mut Vec<String>,
-) -> Result<Vec<ProtectedTree>> {
-    if matches!(settings.profile.value, Profile::ReadOnly | Profile::Lockdown)
+) -> Result<(Vec<ProtectedTree>, Vec<Secret>)> {
+    let profile = settings.profile.value;
+    if matches!(profile, Profile::ReadOnly | Profile::Lockdown)
         && grants.iter().all(|grant| grant.access == Access::ReadOnly)
     {
-        return Ok(Vec::new());
+        let secrets = protected::project_secrets(host, &project.root, profile, warnings)?;
+        return Ok((Vec::new(), secrets));
     }
     let mut roots: BTreeSet<&Path> = grants
         .iter()
@@ -166,7 +172,7 @@ fn trees(
         .map(|grant| grant.source.as_path())
         .collect();
     roots.insert(&project.root);
-    let trees = protected::Trees { roots, git: git_outside, more, profile: settings.profile.value };
+    let trees = protected::Trees { roots, git: git_outside, project: &project.root, more, profile };
     protected::trees(host, &trees, warnings)
 }
 

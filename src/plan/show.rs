@@ -12,6 +12,7 @@ use crate::plan::seccomp::Debuggers;
 use crate::plan::{NetworkPlan, Plan};
 use crate::policy::files::{FileRule, Source};
 use crate::policy::origin::{Layer, Sourced};
+use crate::policy::secrets::SecretRule;
 use crate::policy::{NetworkRule, Policy, env};
 use crate::sanitize::escape;
 use crate::terminal::Class;
@@ -53,7 +54,9 @@ pub fn rules(policy: &Policy) -> String {
             let _ = writeln!(out, "  {how} {}  ({})", path(&held.root.join(&held.below)), held.reason);
         }
     }
-    for hidden in &policy.hidden {
+    secrets(&mut out, &policy.secrets);
+    let secret = |path: &Path| policy.secrets.iter().any(|secret| secret.path == path);
+    for hidden in policy.hidden.iter().filter(|hidden| !secret(&hidden.root.join(&hidden.below))) {
         let _ = writeln!(out, "  hidden {}  ({})", path(&hidden.root.join(&hidden.below)), hidden.reason);
     }
     if !policy.opened.is_empty() {
@@ -112,6 +115,9 @@ pub fn json(policy: &Policy, plan: &Plan) -> Value {
             "path": held.root.join(&held.below).to_string_lossy(), "access": held.access, "reason": held.reason,
         })).collect::<Vec<_>>(),
         "opened": policy.opened,
+        "secrets": policy.secrets.iter().map(|secret| json!({
+            "path": secret.path.to_string_lossy(), "masked": secret.is_masked(), "reason": secret.why(),
+        })).collect::<Vec<_>>(),
         "environment": policy.environment.iter().map(|(name, value)| json!({ "name": name, "origin": value.origin })).collect::<Vec<_>>(),
         "network": match &policy.network {
             NetworkRule::Off => json!({ "mode": "off" }),
@@ -126,6 +132,16 @@ pub fn json(policy: &Policy, plan: &Plan) -> Value {
         "door": plan.door.iter().map(door).collect::<Vec<_>>(),
         "warnings": policy.warnings,
     })
+}
+
+fn secrets(out: &mut String, secrets: &[SecretRule]) {
+    if !secrets.is_empty() {
+        out.push_str("\nfiles that hold secrets (masked: empty and read-only inside):\n");
+    }
+    for secret in secrets {
+        let how = if secret.is_masked() { "masked" } else { "shown " };
+        let _ = writeln!(out, "  {how} {}  ({})", path(&secret.path), secret.why());
+    }
 }
 
 /// A value that we chose or that is harmless by its name. What the user named may be a secret.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::config::settings::Profile;
 use crate::egress::decide::{Decision, Reason, decide};
 use crate::egress::reach::has_listener;
 use crate::host::system::MountKind;
@@ -18,7 +19,7 @@ use crate::policy::{NetworkRule, Policy, env};
 pub struct Answer {
     /// What was asked, as it was understood.
     pub asked: String,
-    /// What holds: "writable", "readable", "reachable" (a socket or a device), "absent", "allowed", "denied", "set", "unset".
+    /// What holds: "writable", "readable", "reachable" (a socket or a device), "masked", "absent", "allowed", "denied", "set", "unset".
     pub verdict: &'static str,
     /// The deciding rule and its source.
     pub because: String,
@@ -52,6 +53,11 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
     let answer =
         |verdict, because: String, hint| Answer { asked: path.display().to_string(), verdict, because, hint };
     let deepest = |held: &(PathBuf, String)| held.0.components().count();
+    if let Some(secret) = policy.secrets.iter().find(|secret| secret.path == path && secret.is_masked()) {
+        let because = format!("{} holds secrets: {}", path.display(), secret.why());
+        let hint = (policy.profile.value != Profile::Lockdown).then(|| format!("--ro {}", path.display()));
+        return answer("masked", because, hint);
+    }
     let hidden = policy.hidden.iter().map(|hidden| (hidden.root.join(&hidden.below), hidden.reason.clone()));
     if let Some((place, reason)) = hidden.filter(|(place, _)| path.starts_with(place)).max_by_key(deepest) {
         return answer("absent", format!("{} is covered: {reason}", place.display()), None);
@@ -77,13 +83,15 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
             );
             return answer("absent", because, Some(format!("--ro {}", path.display())));
         }
+        let secret = policy.secrets.iter().find(|secret| secret.path == path);
+        let secret = secret.map_or(String::new(), |secret| format!("; it holds secrets: {}", secret.why()));
         return match rule.access {
             Access::Writable => {
-                answer("writable", format!("{} ({})", rule.dest.display(), rule.origin), None)
+                answer("writable", format!("{} ({}){secret}", rule.dest.display(), rule.origin), None)
             }
             Access::ReadOnly => answer(
                 "readable",
-                format!("{} ({})", rule.dest.display(), rule.origin),
+                format!("{} ({}){secret}", rule.dest.display(), rule.origin),
                 Some(format!("--rw {}", path.display())),
             ),
         };

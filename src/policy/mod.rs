@@ -9,6 +9,7 @@ pub mod host_rule;
 pub mod net;
 pub mod origin;
 mod resolve;
+pub mod secrets;
 pub mod terminal;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use crate::config::settings::{HomeMode, Limits, Profile, Protect, Settings};
 use crate::host::agents::Agent;
+use crate::host::secrets::SecretFile;
 use crate::host::sources::Sources;
 use crate::host::system::SystemMount;
 use crate::host::user::User;
@@ -28,6 +30,7 @@ use crate::plan::seccomp::Debuggers;
 use self::files::{FileRule, FileRules};
 use self::net::NetPolicy;
 use self::origin::{Origin, Sourced};
+use self::secrets::SecretRule;
 
 /// What the machine contributes: everything that was read of it for this launch.
 #[derive(Debug, Clone)]
@@ -44,6 +47,8 @@ pub struct Facts {
     pub git_outside: Vec<PathBuf>,
     /// The protected paths of every tree that may become writable.
     pub trees: Vec<ProtectedTree>,
+    /// The project's files that hold secrets.
+    pub secrets: Vec<SecretFile>,
     /// The command as it is started inside.
     pub program: PathBuf,
     /// Its arguments with the zeroth.
@@ -132,6 +137,8 @@ pub enum CoverKind {
     Credential,
     /// A file with credentials in a toolchain: in what is shown of toolchains.
     Installed,
+    /// A secrets file of the project: everywhere.
+    Secret,
 }
 
 /// The trust bundle.
@@ -274,6 +281,8 @@ pub struct Policy {
     pub protected: Vec<ProtectedPath>,
     /// What is covered.
     pub hidden: Vec<Hidden>,
+    /// The project's files that hold secrets, and what becomes of each.
+    pub secrets: Vec<SecretRule>,
     /// ai-jail's own directories that lie in a writable tree, covered there; they have to exist before the launch.
     pub own: Vec<PathBuf>,
     /// Sockets and devices of the host that the jail reaches.

@@ -22,7 +22,7 @@ use super::net::NetPolicy;
 use super::origin::{Layer, Origin, Sourced};
 use crate::plan::seccomp::Debuggers;
 
-use super::{Facts, NetworkRule, Policy, ProcView, terminal};
+use super::{Facts, NetworkRule, Policy, ProcView, secrets, terminal};
 
 /// Resolves everything. Pure: the same settings and facts give the same policy.
 ///
@@ -41,7 +41,9 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     let network = network(settings, facts, &mut warnings)?;
     let environment = variables::resolve(settings, facts, &rules, &network, &home);
     warnings.extend(env::unset(settings, &facts.environment));
-    let covers = covers::covers(facts, &rules, &mut warnings)?;
+    let secrets = secrets::decide(&facts.secrets, &facts.grants);
+    warnings.extend(secrets::warning(&secrets));
+    let covers = covers::covers(facts, &rules, &secrets, &mut warnings)?;
     let mut protected = protected::protected(settings, facts, &rules, &covers.hidden, &mut warnings);
     protected.extend(covers.pinned);
     let granted = facts.things.opened.iter();
@@ -63,8 +65,9 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         argv: facts.argv.clone(),
         agent: facts.agent.as_ref().map(|agent| agent.name.0.clone()),
         system: facts.system.clone(),
-        made: etc::made(settings, facts, &network, &home, &protected),
+        made: etc::made(settings, facts, &network, &home, &protected, &secrets),
         hidden: covers.hidden,
+        secrets,
         own: covers.own,
         opened: facts.things.opened.clone(),
         files: rules,

@@ -4,6 +4,7 @@ mod doctor;
 mod explain;
 mod prepare;
 mod quarantine;
+mod secrets;
 mod session;
 
 pub use self::doctor::doctor;

@@ -11,6 +11,7 @@ use crate::error::{Error, Kind, Result};
 use crate::host::Host;
 use crate::host::bwrap::Bwrap;
 use crate::host::command::Command;
+use crate::host::git::GitLayout;
 use crate::host::project::Project;
 use crate::host::sources::Sources;
 use crate::host::survey::survey;
@@ -43,6 +44,8 @@ pub(super) struct Prepared {
     pub(super) swept: Vec<String>,
     /// What is protected in the writable trees.
     pub(super) trees: Vec<ProtectedTree>,
+    /// The project's git directory.
+    pub(super) git: Option<GitLayout>,
     /// `$XDG_DATA_HOME/ai-jail`.
     pub(super) data: PathBuf,
     /// `$XDG_STATE_HOME/ai-jail`.
@@ -113,6 +116,7 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>) -> Result<Prepared> {
         data: context.store,
         swept: Vec::new(),
         trees: facts.trees,
+        git: project.git,
         state: host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail"),
         sources: facts.sources,
     })

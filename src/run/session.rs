@@ -17,6 +17,7 @@ use crate::launch::start::{Supplies, order};
 use crate::launch::supervisor::{End, SetUp, Supervisor};
 use crate::plan::operation::Access;
 use crate::plan::show;
+use crate::policy::secrets::lines;
 use crate::policy::{NetworkRule, Policy, terminal};
 use crate::report::Reporter;
 use crate::sanitize::escape;
@@ -24,6 +25,7 @@ use crate::terminal::{Class, Report, Terminal};
 
 use super::doctor::cause;
 use super::prepare::Prepared;
+use super::secrets;
 
 /// The logs' directory below ai-jail's state.
 const LOG: &str = "log";
@@ -48,6 +50,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     for line in &prepared.swept {
         record.add(&note(event::NoteKind::Guard, line));
     }
+    let masked = secrets::begin(prepared, &record, reporter);
     let mut live = guard.as_ref().and_then(|guard| live(guard, prepared, &record, reporter));
     let mut supervisor = Supervisor::new(&plan.inner.ignored)?;
     let held = match supervisor.held(&keeper) {
@@ -66,6 +69,9 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         record.add(&self::note(event::NoteKind::Mount, note));
     }
     reporter.start_line(&start_line(policy));
+    for line in lines(&policy.secrets, policy.profile.value) {
+        reporter.start_line(&line);
+    }
     for line in show::rules(policy).lines() {
         reporter.detail(line);
     }
@@ -78,6 +84,9 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     let attended = supervisor.attend(&keeper, plan, held, terminal, observer, live.as_mut());
     // The warden says the end when nothing of the jail is left; after an error it is waited for.
     let keeper = if attended.is_ok() { Some(keeper) } else { None };
+    for line in masked.finish(prepared) {
+        record.add(&note(event::NoteKind::Guard, &line));
+    }
     for line in guard.map(|guard| guard.finish(live)).unwrap_or_default() {
         record.add(&note(event::NoteKind::Guard, &line));
     }
@@ -170,12 +179,12 @@ fn live(guard: &Guard, prepared: &Prepared, record: &Arc<Record>, reporter: &Rep
     }
 }
 
-fn note(kind: event::NoteKind, text: &str) -> Event {
+pub(super) fn note(kind: event::NoteKind, text: &str) -> Event {
     Event::Note(event::Note { kind, path: None, text: text.to_owned() })
 }
 
 /// The log and the counters of one session; the doors report to it.
-struct Record {
+pub(super) struct Record {
     inner: Mutex<Inner>,
 }
 
@@ -202,7 +211,7 @@ impl Record {
         Ok(Self { inner: Mutex::new(Inner { log, counters: Counters::default(), broken: None }) })
     }
 
-    fn add(&self, event: &Event) {
+    pub(super) fn add(&self, event: &Event) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.counters.count(event);
         if let Some(Err(error)) = inner.log.as_mut().map(|log| log.record(event)) {
@@ -303,5 +312,10 @@ fn start_line(policy: &Policy) -> String {
         1 => "1 protected path".to_owned(),
         count => format!("{count} protected paths"),
     };
-    format!("profile {profile}; network {network}; {held}; {landlock}; seccomp")
+    let masked = match policy.secrets.iter().filter(|secret| secret.is_masked()).count() {
+        0 => String::new(),
+        1 => "1 masked secrets file; ".to_owned(),
+        count => format!("{count} masked secrets files; "),
+    };
+    format!("profile {profile}; network {network}; {held}; {masked}{landlock}; seccomp")
 }

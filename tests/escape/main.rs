@@ -18,6 +18,7 @@ mod missing_protection;
 mod mounts;
 mod network;
 mod regression;
+mod secrets;
 mod shell;
 mod syscalls;
 mod terminal;

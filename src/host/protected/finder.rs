@@ -1,6 +1,6 @@
 //! What has been found so far, and how a single path is protected.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use rustix::fs::Access;
 use super::table::Lookup;
 use super::{Found, Hold, Protected, Scope};
 use crate::host::links;
+use crate::host::secrets::Secret;
 
 /// Directory entries that a scan looks at.
 pub(super) const SCAN_LIMIT: usize = 1_000_000;
@@ -25,6 +26,9 @@ pub(super) struct Finder<'a> {
     /// Files of settings, likewise.
     pub(super) settings_seen: HashSet<(PathBuf, PathBuf)>,
     pub(super) unsearched: Option<String>,
+    pub(super) secrets: BTreeMap<PathBuf, &'static str>,
+    /// Files whose contents were looked at for secrets.
+    pub(super) looked_into: usize,
     held: HashMap<PathBuf, (Hold, String)>,
     closed: Vec<PathBuf>,
     entries: usize,
@@ -40,6 +44,8 @@ impl<'a> Finder<'a> {
             git_directories: HashSet::new(),
             settings_seen: HashSet::new(),
             unsearched: None,
+            secrets: BTreeMap::new(),
+            looked_into: 0,
             held: HashMap::new(),
             closed: Vec::new(),
             entries: 0,
@@ -66,7 +72,8 @@ impl<'a> Finder<'a> {
         let mut closed = self.closed;
         closed.sort();
         closed.dedup();
-        Found { paths, closed, unsearched: self.unsearched }
+        let secrets = self.secrets.into_iter().map(|(below, reason)| Secret { below, reason }).collect();
+        Found { paths, closed, secrets, unsearched: self.unsearched }
     }
 
     /// Counts one directory entry. Returns false when there were too many.

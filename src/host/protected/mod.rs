@@ -6,6 +6,7 @@
 mod finder;
 mod git;
 mod scan;
+mod secrets;
 mod settings;
 mod table;
 #[cfg(test)]
@@ -16,9 +17,10 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 pub use self::table::{GitSetting, NamedScripts, Names, Row, TABLE, Table, Value, Where};
-pub use self::trees::{Trees, trees};
+pub use self::trees::{Trees, project_secrets, trees};
 
 use self::finder::Finder;
+use super::secrets::{Catalogue, Secret};
 
 /// How a path is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,6 +55,8 @@ pub struct Scope<'a> {
     pub uid: u32,
     /// ai-jail's own directories, which are not searched.
     pub own: &'a [PathBuf],
+    /// Which files count as secrets; `None` when they are not searched for.
+    pub secrets: Option<&'a Catalogue>,
     /// What was protected before, for a search after a session. What has come since is listed as itself, but what it names
     /// or leads to is not: a name that the jail wrote must not choose what is moved away. What cannot be searched is told,
     /// but not listed.
@@ -85,6 +89,8 @@ pub struct Found {
     pub paths: Vec<Protected>,
     /// What the user could not look into, and so is read-only as a whole. The empty path is the root itself.
     pub closed: Vec<PathBuf>,
+    /// The files that hold secrets, in order.
+    pub secrets: Vec<Secret>,
     /// Why the tree was not searched to its end, as a clause about it; `None` when it was.
     pub unsearched: Option<String>,
 }

@@ -31,6 +31,8 @@ struct Listing {
     directories: Vec<OsString>,
     /// Names with which rows begin.
     matched: Vec<OsString>,
+    /// Names that may be those of secrets.
+    secrets: Vec<(OsString, FileType)>,
     dot_git: bool,
     /// Which of `HEAD`, `config`, `hooks`, `objects` and `refs` there are.
     git_parts: [bool; 5],
@@ -73,6 +75,7 @@ impl Finder<'_> {
             self.rows(below, first, place);
         }
         self.dot_git(below);
+        self.secrets_by_name(below);
     }
 
     fn enter(&mut self, parent: impl AsFd, name: &OsStr, below: &Path, area: Area) {
@@ -99,6 +102,9 @@ impl Finder<'_> {
         let place = if depth <= 1 { Where::Root } else { Where::Anywhere };
         for name in &listing.matched {
             self.rows(below, name, place);
+        }
+        for (name, kind) in &listing.secrets {
+            self.secret(directory.as_fd(), below, name, *kind);
         }
         if listing.dot_git {
             self.dot_git(below);
@@ -165,6 +171,9 @@ impl Finder<'_> {
             listing.dot_git |= name == ".git";
             if area == Area::Sources && !self.names.rows(name).is_empty() {
                 listing.matched.push(name.to_owned());
+            }
+            if area == Area::Sources && self.may_be_secret(name, kind) {
+                listing.secrets.push((name.to_owned(), kind));
             }
             if kind == FileType::Directory {
                 listing.directories.push(name.to_owned());

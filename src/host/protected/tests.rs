@@ -41,6 +41,7 @@ impl Tree {
             home: &home,
             uid: rustix::process::getuid().as_raw(),
             own,
+            secrets: None,
             known: None,
         })
     }

@@ -7,6 +7,7 @@ use super::{Found, Hold, Protected, Scope, git_directory, scan};
 use crate::config::settings::Profile;
 use crate::error::{Error, Kind, Result};
 use crate::host::Host;
+use crate::host::secrets::{CATALOGUE, Secret};
 use crate::policy::{ProtectedTree, TreeKind};
 use crate::sanitize::escape;
 
@@ -20,6 +21,8 @@ pub struct Trees<'a> {
     pub roots: BTreeSet<&'a Path>,
     /// Git directories outside the project that are mounted.
     pub git: &'a [PathBuf],
+    /// The project, in which secrets are searched for too.
+    pub project: &'a Path,
     /// Names beside the table's.
     pub more: &'a [String],
     /// What to do about a tree that cannot be searched to its end.
@@ -31,7 +34,11 @@ pub struct Trees<'a> {
 /// # Errors
 /// When a root cannot be listed, there are too many protected paths, or, under `strict` and `lockdown`, a tree cannot be
 /// searched to its end.
-pub fn trees(host: &Host, trees: &Trees<'_>, warnings: &mut Vec<String>) -> Result<Vec<ProtectedTree>> {
+pub fn trees(
+    host: &Host,
+    trees: &Trees<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<(Vec<ProtectedTree>, Vec<Secret>)> {
     let own = own_directories(host);
     let scope = |root| Scope {
         root,
@@ -39,8 +46,10 @@ pub fn trees(host: &Host, trees: &Trees<'_>, warnings: &mut Vec<String>) -> Resu
         home: &host.user.home_real,
         uid: host.user.uid,
         own: &own,
+        secrets: (root == trees.project).then(|| &*CATALOGUE),
         known: None,
     };
+    let mut secrets = Vec::new();
     let mut results = Vec::new();
     let mut closed = Vec::new();
     let roots = trees.roots.iter().copied().map(|root| (root, TreeKind::Files, scan(&scope(root))));
@@ -48,6 +57,7 @@ pub fn trees(host: &Host, trees: &Trees<'_>, warnings: &mut Vec<String>) -> Resu
     let git = git.map(|root| (root, TreeKind::GitDirectory, git_directory(&scope(root))));
     for (root, kind, mut found) in roots.chain(git) {
         check(root, &found, trees.profile, warnings)?;
+        secrets.append(&mut found.secrets);
         closed.extend(found.closed.iter().map(|below| root.join(below)));
         found.paths.extend(own.iter().filter_map(|own| {
             let below = own.strip_prefix(root).ok()?.to_path_buf();
@@ -74,7 +84,31 @@ pub fn trees(host: &Host, trees: &Trees<'_>, warnings: &mut Vec<String>) -> Resu
             escape(first.as_os_str())
         ));
     }
-    Ok(results)
+    Ok((results, secrets))
+}
+
+/// The secrets of a project that is not writable, and in which nothing has to be held.
+///
+/// # Errors
+/// Under `strict` and `lockdown`, when it cannot be searched to its end.
+pub fn project_secrets(
+    host: &Host,
+    project: &Path,
+    profile: Profile,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Secret>> {
+    let scope = Scope {
+        root: project,
+        more: &[],
+        home: &host.user.home_real,
+        uid: host.user.uid,
+        own: &own_directories(host),
+        secrets: Some(&CATALOGUE),
+        known: None,
+    };
+    let found = scan(&scope);
+    searched(project, &found, profile, warnings)?;
+    Ok(found.secrets)
 }
 
 /// ai-jail's own directories that exist, free of symlinks.
@@ -97,14 +131,20 @@ fn check(root: &Path, found: &Found, profile: Profile, warnings: &mut Vec<String
             .because("the protected paths in it cannot be found")
             .hint("run `chmod u+rwx` on it"));
     }
+    searched(root, found, profile, warnings)
+}
+
+/// What a bound of the search means for the launch.
+fn searched(root: &Path, found: &Found, profile: Profile, warnings: &mut Vec<String>) -> Result<()> {
     let Some(why) = &found.unsearched else { return Ok(()) };
-    let what = format!("not every protected path in {shown} can be found: {why}");
+    let shown = escape(root.as_os_str());
+    let what = format!("not every protected path and secrets file in {shown} can be found: {why}");
     if matches!(profile, Profile::Strict | Profile::Lockdown) {
         return Err(Error::new(Kind::Refused, what)
-            .because("this profile starts only when all of them are held")
+            .because("this profile starts only when all of them are found")
             .hint("name a smaller directory with --project"));
     }
-    warnings.push(format!("{what}; what was not found is not held"));
+    warnings.push(format!("{what}; what was not found is neither held nor masked"));
     Ok(())
 }
 

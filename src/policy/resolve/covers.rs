@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Kind, Result};
 use crate::plan::operation::Access;
 use crate::policy::files::{FileRule, FileRules, Source};
+use crate::policy::secrets::SecretRule;
 use crate::policy::{Cover, CoverKind, Facts, Hidden, ProtectedPath};
 
 /// What is covered, and what must keep its place so that it stays covered.
@@ -22,12 +23,26 @@ pub(super) struct Covers {
 ///
 /// # Errors
 /// When a grant names something in a place that another grant keeps hidden.
-pub(super) fn covers(facts: &Facts, rules: &FileRules, warnings: &mut Vec<String>) -> Result<Covers> {
+pub(super) fn covers(
+    facts: &Facts,
+    rules: &FileRules,
+    secrets: &[SecretRule],
+    warnings: &mut Vec<String>,
+) -> Result<Covers> {
+    let masked: Vec<Cover> = secrets
+        .iter()
+        .filter(|secret| secret.is_masked())
+        .map(|secret| Cover {
+            path: secret.path.clone(),
+            kind: CoverKind::Secret,
+            reason: secret.reason.to_owned(),
+        })
+        .collect();
     let mut covers = Covers::default();
     let mut said = BTreeSet::new();
     for rule in rules.iter() {
         let Source::Host(source) = &rule.source else { continue };
-        for cover in facts.covers.iter().filter(|cover| counts(facts, rule, cover)) {
+        for cover in facts.covers.iter().chain(&masked).filter(|cover| counts(facts, rule, cover)) {
             let Ok(below) = cover.path.strip_prefix(source) else { continue };
             let decides =
                 |path: &Path| rules.deciding(path).is_some_and(|deciding| deciding.dest == rule.dest);
@@ -75,7 +90,8 @@ impl Covers {
             below: below.to_path_buf(),
             reason: cover.reason.clone(),
         });
-        if rule.access == Access::ReadOnly {
+        // The directories of a secret may be renamed: its mount goes along, and the next launch finds it by its own name.
+        if rule.access == Access::ReadOnly || cover.kind == CoverKind::Secret {
             return;
         }
         if cover.kind == CoverKind::Own && !self.own.contains(&cover.path) {
@@ -99,7 +115,7 @@ impl Covers {
 fn counts(facts: &Facts, rule: &FileRule, cover: &Cover) -> bool {
     let users = rule.dest == facts.project || facts.grants.iter().any(|grant| grant.dest == rule.dest);
     match cover.kind {
-        CoverKind::Own => true,
+        CoverKind::Own | CoverKind::Secret => true,
         CoverKind::Credential => users,
         CoverKind::Installed => !users && rule.access == Access::ReadOnly,
     }

@@ -1,10 +1,12 @@
 //! The files of `/etc` and `/run` that are made for the jail.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::config::settings::Settings;
 use crate::plan::operation::Access;
 use crate::policy::origin::Sourced;
+use crate::policy::secrets::SecretRule;
 use crate::policy::{Facts, NetworkRule, ProtectedPath, Trust};
 
 use super::home::project_name;
@@ -13,6 +15,8 @@ use super::home::project_name;
 pub(super) const TRUST: &str = "/run/ai-jail/ca-certificates.pem";
 /// Where the carried git settings are found inside.
 pub(super) const GIT_CONFIG: &str = "/run/ai-jail/gitconfig";
+/// Where git finds what it leaves alone when nobody names it.
+const GIT_EXCLUDES: &str = "/run/ai-jail/gitignore";
 
 /// Path and content of each.
 pub(super) fn made(
@@ -21,6 +25,7 @@ pub(super) fn made(
     network: &NetworkRule,
     home: &Path,
     protected: &[ProtectedPath],
+    secrets: &[SecretRule],
 ) -> Vec<(PathBuf, Vec<u8>)> {
     let user = &facts.user;
     let (uid, gid, name, group) = (user.uid, user.gid, &user.name, &user.group);
@@ -47,13 +52,16 @@ pub(super) fn made(
         ("/etc/nsswitch.conf", nsswitch(network)),
         ("/etc/resolv.conf", resolver),
         ("/etc/machine-id", format!("{}\n", machine_id(&facts.project))),
-        (GIT_CONFIG, git_config(&facts.git_config)),
-        ("/run/ai-jail/about", about(settings, facts, network, protected)),
+        (GIT_CONFIG, git_config(&facts.git_config, secrets)),
+        ("/run/ai-jail/about", about(settings, facts, network, protected, secrets)),
     ];
     let mut files: Vec<(PathBuf, Vec<u8>)> =
         made.drain(..).map(|(path, text)| (PathBuf::from(path), text.into_bytes())).collect();
     if let Trust::Joined(bundle) = &facts.trust {
         files.push((TRUST.into(), bundle.clone()));
+    }
+    if secrets.iter().any(SecretRule::is_masked) {
+        files.push((GIT_EXCLUDES.into(), git_excludes(secrets)));
     }
     files
 }
@@ -81,8 +89,11 @@ fn machine_id(project: &Path) -> String {
 }
 
 /// The carried settings in git's own syntax. Section and key names come from an allowlist; a subsection is quoted.
-fn git_config(values: &[(String, String)]) -> String {
+fn git_config(values: &[(String, String)], secrets: &[SecretRule]) -> String {
     let mut text = String::new();
+    if secrets.iter().any(SecretRule::is_masked) {
+        text.push_str(&format!("[core]\n\texcludesFile = {GIT_EXCLUDES}\n"));
+    }
     for (name, value) in values {
         let Some((section, key)) = name.rsplit_once('.') else { continue };
         match section.split_once('.') {
@@ -96,12 +107,42 @@ fn git_config(values: &[(String, String)]) -> String {
     text
 }
 
+/// So that `git add -A` does not add the empty file that stands in a secret's place. The path is given from the project and
+/// from each directory above the file, one of which may be a repository's root.
+fn git_excludes(secrets: &[SecretRule]) -> Vec<u8> {
+    let mut text = b"# Masked by ai-jail: empty here, not outside.\n".to_vec();
+    for secret in secrets.iter().filter(|secret| secret.is_masked()) {
+        let path = secret.below.as_os_str().as_bytes();
+        if path.contains(&b'\n') {
+            continue;
+        }
+        let starts = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
+        for from in std::iter::once(0).chain(starts) {
+            text.push(b'/');
+            for byte in &path[from..] {
+                if b"\\*?[ ".contains(byte) {
+                    text.push(b'\\');
+                }
+                text.push(*byte);
+            }
+            text.push(b'\n');
+        }
+    }
+    text
+}
+
 fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\t', "\\t")
 }
 
 /// What the agent is told (FS-18).
-fn about(settings: &Settings, facts: &Facts, network: &NetworkRule, protected: &[ProtectedPath]) -> String {
+fn about(
+    settings: &Settings,
+    facts: &Facts,
+    network: &NetworkRule,
+    protected: &[ProtectedPath],
+    secrets: &[SecretRule],
+) -> String {
     let mut text = String::from(
         "You are inside ai-jail: a sandbox that the Linux kernel enforces. What is missing here was left out on purpose;\n\
          there is no switch inside that opens it. When you need more, ask the user for the flag named below.\n\n",
@@ -134,6 +175,12 @@ fn about(settings: &Settings, facts: &Facts, network: &NetworkRule, protected: &
         }
     }
     text.push_str("secrets: none of the user's credentials are here; a variable comes in by --env NAME\n");
+    if secrets.iter().any(SecretRule::is_masked) {
+        text.push_str("masked in the project, because they hold secrets: empty and read-only here, not outside (do not commit them;\nask the user for --ro FILE when you need one):\n");
+        for secret in secrets.iter().filter(|secret| secret.is_masked()).take(200) {
+            text.push_str(&format!("  {}\n", secret.path.display()));
+        }
+    }
     if !protected.is_empty() {
         text.push_str("read-only in the project, because other tools run them by themselves (ask the user to change them outside):\n");
         for path in protected.iter().filter(|path| path.access == Access::ReadOnly).take(200) {
