@@ -75,7 +75,6 @@ impl Finder<'_> {
             self.rows(below, first, place);
         }
         self.dot_git(below);
-        self.secrets_by_name(below);
     }
 
     fn enter(&mut self, parent: impl AsFd, name: &OsStr, below: &Path, area: Area) {
@@ -84,8 +83,13 @@ impl Finder<'_> {
         match openat(parent, name, flags, Mode::empty()) {
             Ok(directory) => self.directory(&directory, below, area),
             Err(Errno::ACCESS | Errno::PERM) => {
-                if !self.closed(below) && area == Area::Sources {
-                    self.lookup(below, Where::Anywhere);
+                let held = self.closed(below);
+                if area == Area::Sources {
+                    // What is held can be read all the same, by whoever knows its name.
+                    self.secrets_by_name(below);
+                    if !held {
+                        self.lookup(below, Where::Anywhere);
+                    }
                 }
             }
             // It went away meanwhile.
