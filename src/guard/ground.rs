@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use crate::host::protected::{TABLE, Where};
+use crate::host::protected::{TABLE, Where, folded};
 use crate::plan::operation::Access;
 use crate::policy::files::Source;
 use crate::policy::{Policy, TreeKind};
@@ -199,6 +199,19 @@ impl Ground {
 
     /// The protected paths that `name`, in the directory `at`, makes or completes; they need not be there.
     pub fn touched(&self, at: &Spot, name: &OsStr) -> Vec<PathBuf> {
+        let mut touched = self.touched_as(at, name);
+        // As a directory without case compares it.
+        for found in folded(name).map(|name| self.touched_as(at, &name)).unwrap_or_default() {
+            let there =
+                || self.path(&Spot { tree: at.tree, below: found.clone() }).symlink_metadata().is_ok();
+            if !touched.contains(&found) && there() {
+                touched.push(found);
+            }
+        }
+        touched
+    }
+
+    fn touched_as(&self, at: &Spot, name: &OsStr) -> Vec<PathBuf> {
         if self.in_git(at).is_some() {
             return self.touched_in_git(at, name);
         }
@@ -260,7 +273,7 @@ impl Ground {
         let room = at.below.file_name();
         if self.is_git(at) {
             // A submodule's directory is one from the moment that it has a HEAD.
-            let all = name == "HEAD";
+            let all = name.eq_ignore_ascii_case("HEAD");
             return GIT_PARTS.iter().filter(|part| all || name == **part).map(|part| below(part)).collect();
         }
         let in_git = parent.is_some_and(|below| self.is_git(&Spot { tree: at.tree, below }));

@@ -16,6 +16,9 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use crate::host::protected::Hold;
 use crate::policy::{ProtectedTree, TreeKind};
 
+use super::identity::Identity;
+use super::record;
+
 /// Descriptors that one session may hold for this.
 const LIMIT: usize = 4096;
 /// Descriptors that are left for everything else, such as the log.
@@ -40,6 +43,8 @@ pub struct Held {
     /// Positions by device and inode of the object and of its directory, which stay their own as long as they are open.
     by_number: HashMap<(u64, u64), Vec<usize>>,
     by_path: HashMap<PathBuf, usize>,
+    /// What tells all of them again when nothing is held any more, by tree.
+    seen: Vec<Vec<record::Object>>,
 }
 
 /// An object that is elsewhere in its tree.
@@ -62,6 +67,7 @@ impl Held {
         });
         let mut objects: Vec<Object> = Vec::new();
         let mut parents: HashMap<PathBuf, Arc<OwnedFd>> = HashMap::new();
+        let mut seen = vec![Vec::new(); trees.len()];
         for (position, tree) in trees.iter().enumerate().filter(|(_, tree)| tree.kind == TreeKind::Files) {
             let pinned: Vec<&Path> = tree
                 .found
@@ -78,7 +84,7 @@ impl Held {
                 let below = found.below.as_path();
                 let carried = below.components().count() > 1
                     && !pinned.iter().any(|pin| below != *pin && below.starts_with(pin));
-                if !carried || objects.len() + parents.len() + 1 >= most {
+                if !carried {
                     continue;
                 }
                 let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -91,6 +97,12 @@ impl Held {
                     None => open(above).map(Arc::new),
                 };
                 if let (Some(descriptor), Some(parent)) = (open(below), parent) {
+                    if let (Ok(own), Ok(parent)) = (Identity::of(&descriptor), Identity::of(&parent)) {
+                        seen[position].push(record::Object { below: below.to_path_buf(), own, parent });
+                    }
+                    if objects.len() + parents.len() + 1 >= most {
+                        continue;
+                    }
                     parents.insert(tree.root.join(above), Arc::clone(&parent));
                     objects.push(Object {
                         tree: position,
@@ -110,7 +122,12 @@ impl Held {
             }
         }
         let by_path = objects.iter().enumerate().map(|(at, object)| (object.path.clone(), at)).collect();
-        Self { objects, by_number, by_path }
+        Self { objects, by_number, by_path, seen }
+    }
+
+    /// What tells the objects of a tree again, those too that are not held open.
+    pub fn objects_of(&self, tree: usize) -> Vec<record::Object> {
+        self.seen.get(tree).cloned().unwrap_or_default()
     }
 
     /// Whether what was at `path` at launch is elsewhere now.

@@ -6,8 +6,11 @@
 //! was killed, the trees are looked at again ([`sweep`]), and what is new goes to the [`quarantine`]: never deleted, and
 //! brought back by a command of the user's.
 
+mod follow;
 pub mod ground;
 mod held;
+mod identity;
+pub mod left;
 pub mod live;
 pub mod masked;
 pub mod quarantine;
@@ -45,6 +48,11 @@ impl Places {
         self.root.join("sessions")
     }
 
+    /// The list of what could not be held back.
+    pub fn left(&self) -> PathBuf {
+        self.root.join("left.json")
+    }
+
     /// What was held back.
     pub fn quarantine(&self) -> PathBuf {
         self.root.join("quarantine")
@@ -65,8 +73,9 @@ impl Guard {
     /// # Errors
     /// When the record cannot be written.
     pub fn start(places: Places, session: &str, trees: &[ProtectedTree]) -> Result<Self> {
-        let record = Record::write(&places.sessions(), session, trees)?;
-        Ok(Self { places, record, held: Arc::new(Held::new(trees)) })
+        let held = Held::new(trees);
+        let record = Record::write(&places.sessions(), session, trees, &held)?;
+        Ok(Self { places, record, held: Arc::new(held) })
     }
 
     /// Guards the trees while the jail runs; `None` when the jail can write none of them. `own` are ai-jail's directories,
@@ -95,12 +104,14 @@ impl Guard {
             None => Ended { quarantine: self.quarantine(), lines: Vec::new() },
         };
         let roots: Vec<_> = self.record.trees.iter().map(|tree| tree.root.as_path()).collect();
+        let mut moves = vec![Vec::new(); roots.len()];
         for moved in self.held.moved(&roots) {
-            if let Some(tree) = self.record.trees.get_mut(moved.tree) {
-                tree.carry(&moved.from, moved.to.as_deref());
-            }
+            moves[moved.tree].push((moved.from, moved.to));
         }
-        lines.extend(sweep_record(&self.record, &mut quarantine));
+        for (tree, moves) in self.record.trees.iter_mut().zip(&moves) {
+            tree.carry(moves);
+        }
+        lines.extend(sweep_record(&self.places, &self.record, &mut quarantine));
         self.record.remove();
         lines
     }
@@ -113,7 +124,8 @@ impl Guard {
 /// Sweeps after sessions whose supervisor was killed. Returns lines as [`Guard::finish`] does.
 pub fn sweep_abandoned(places: &Places) -> Vec<String> {
     let mut lines = Vec::new();
-    for record in Record::abandoned(&places.sessions()) {
+    for mut record in Record::abandoned(&places.sessions()) {
+        record.trees.iter_mut().for_each(follow::follow);
         if !record.is_readable {
             lines.push(format!(
                 "the session {} was killed and its record cannot be read, so what it made in protected places was not held back; look at `git status` in the project that it ran in",
@@ -121,13 +133,13 @@ pub fn sweep_abandoned(places: &Places) -> Vec<String> {
             ));
         }
         let mut quarantine = Quarantine::new(&places.quarantine(), &record.session);
-        lines.extend(sweep_record(&record, &mut quarantine));
+        lines.extend(sweep_record(places, &record, &mut quarantine));
         record.remove();
     }
     lines
 }
 
-fn sweep_record(record: &Record, quarantine: &mut Quarantine) -> Vec<String> {
+fn sweep_record(places: &Places, record: &Record, quarantine: &mut Quarantine) -> Vec<String> {
     let mut lines = Vec::new();
     for tree in &record.trees {
         sweep::sweep(tree, quarantine);
@@ -135,6 +147,11 @@ fn sweep_record(record: &Record, quarantine: &mut Quarantine) -> Vec<String> {
     lines.extend(quarantine.left().iter().map(|left| {
         format!("{} may hold what other tools run by themselves and was not moved away: {}; look at it before you use the project", left.path, left.why)
     }));
+    if let Err(error) = left::remember(places, quarantine.left()) {
+        lines.push(format!(
+            "what could not be moved away cannot be written down ({error}), and will not be said again"
+        ));
+    }
     if let Some((first, rest)) = quarantine.held().split_first() {
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
         lines.push(format!(

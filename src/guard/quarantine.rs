@@ -23,6 +23,8 @@ const INDEX: &str = "index.jsonl";
 /// How many things one session may have held back; what is beyond is left and reported. It is far above what decoys could
 /// reach cheaply: what is left is not safe.
 const MAX_ITEMS: usize = 100_000;
+/// Bytes that one session copies from other file systems, where a thing cannot just be renamed.
+const MAX_COPIED: u64 = 1 << 30;
 /// How often a move is tried again when something inside may close the directories at the same time.
 const ATTEMPTS: usize = 5;
 
@@ -34,6 +36,8 @@ pub struct Quarantine {
     last: Option<usize>,
     held: Vec<String>,
     left: Vec<Left>,
+    /// Bytes that may still be copied from other file systems.
+    copies: u64,
 }
 
 /// Something that could not be moved away.
@@ -43,6 +47,8 @@ pub struct Left {
     pub path: String,
     /// Why it could not be moved.
     pub why: String,
+    /// The thing itself, where it is one that can be looked for again.
+    pub place: Option<PathBuf>,
 }
 
 /// One thing in the quarantine.
@@ -71,7 +77,7 @@ impl Item {
 impl Quarantine {
     /// The quarantine of `session` below `dir`.
     pub fn new(dir: &Path, session: &str) -> Self {
-        Self { dir: dir.join(session), last: None, held: Vec::new(), left: Vec::new() }
+        Self { dir: dir.join(session), last: None, held: Vec::new(), left: Vec::new(), copies: MAX_COPIED }
     }
 
     /// What was held back, as escaped paths.
@@ -95,7 +101,8 @@ impl Quarantine {
             }
             Err(why) => {
                 disarm(root, below);
-                self.left.push(Left { path, why: why.to_string() });
+                let place = Some(root.join(below));
+                self.left.push(Left { path, why: why.to_string(), place });
                 false
             }
         }
@@ -103,7 +110,8 @@ impl Quarantine {
 
     /// Reports what stays where it is.
     pub fn leave(&mut self, root: &Path, below: &Path, why: &str) {
-        self.left.push(Left { path: escape(&root.join(below)).to_string(), why: why.to_owned() });
+        let path = escape(&root.join(below)).to_string();
+        self.left.push(Left { path, why: why.to_owned(), place: None });
     }
 
     /// Moves `below` as [`Self::hold_back`] does, while the jail runs: what cannot be moved is left as it is, and to the
@@ -137,6 +145,7 @@ impl Quarantine {
             self.left.push(Left {
                 path: escape(&root.join(below)).to_string(),
                 why: format!("its harmless part cannot be written: {why}"),
+                place: None,
             });
         }
     }
@@ -176,7 +185,10 @@ impl Quarantine {
             Err(Errno::XDEV) => {
                 let _open = unlock::Unlocked::new(&parent)?;
                 unlock::everything(&parent, Path::new(name))?;
-                copy::across(&parent, Path::new(name), &to, Path::new(&number.to_string()))
+                let target = number.to_string();
+                let copied = copy::across(&parent, Path::new(name), &to, Path::new(&target), self.copies)?;
+                self.copies = self.copies.saturating_sub(copied);
+                Ok(())
             }
             other => Ok(other?),
         }
@@ -217,7 +229,9 @@ pub fn restore(dir: &Path, item: &Item) -> Result<()> {
     let number = item.number.to_string();
     match renameat_with(&from, &number, &parent, name, RenameFlags::NOREPLACE) {
         Err(Errno::XDEV) => {
-            copy::across(&from, Path::new(&number), &parent, Path::new(name)).map_err(failed)?
+            let (number, name) = (Path::new(&number), Path::new(name));
+            unlock::everything(&from, number).map_err(failed)?;
+            copy::across(&from, number, &parent, name, u64::MAX).map(drop).map_err(failed)?
         }
         other => other.map_err(|error| failed(error.into()))?,
     }
@@ -228,12 +242,17 @@ pub fn restore(dir: &Path, item: &Item) -> Result<()> {
 /// Removes `item` for good.
 pub fn discard(dir: &Path, item: &Item) -> Result<()> {
     let thing = thing(dir, item);
+    let failed = |error: std::io::Error| {
+        Error::new(Kind::Setup, format!("{} cannot be removed", item.id())).because(error)
+    };
     let gone = if thing.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        // Whoever made it may have closed directories in it.
+        unlock::all_directories(thing.clone());
         fs::remove_dir_all(&thing)
     } else {
         fs::remove_file(&thing)
     };
-    gone.map_err(|error| Error::new(Kind::Setup, format!("{} cannot be removed", item.id())).because(error))?;
+    gone.map_err(failed)?;
     tidy(dir, &item.session);
     Ok(())
 }

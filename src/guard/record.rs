@@ -1,5 +1,6 @@
 //! What was protected when a session began, on disk for as long as it runs.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -12,6 +13,9 @@ use crate::error::{Error, Kind, Result};
 use crate::host::protected::Hold;
 use crate::policy::{ProtectedTree, TreeKind};
 use crate::sanitize::escape;
+
+use super::held::Held;
+use super::identity::Identity;
 
 /// No record is longer (bytes): ten thousand paths of the longest kind.
 const LIMIT: u64 = 64 << 20;
@@ -28,6 +32,9 @@ pub struct Tree {
     /// Those of them that were read-only as a whole.
     #[serde(default, with = "crate::plan::raw::list")]
     pub read_only: Vec<PathBuf>,
+    /// What tells them again, where they can be carried along by a rename.
+    #[serde(default)]
+    pub objects: Vec<Object>,
     /// How it is searched.
     pub kind: TreeKind,
     /// Names of an agent preset of the user's that are protected too.
@@ -42,18 +49,38 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// What was protected at `from`, and below it, is at `to` now: what is at `from` has been made anew.
-    pub fn carry(&mut self, from: &Path, to: Option<&Path>) {
+    /// What was protected at the first of a pair, and below it, is at the second now: what is at the first has been made
+    /// anew. All at once, since two may have changed places.
+    pub fn carry(&mut self, moves: &[(PathBuf, Option<PathBuf>)]) {
+        let moves: HashMap<&Path, Option<&Path>> =
+            moves.iter().map(|(from, to)| (from.as_path(), to.as_deref())).collect();
         for list in [&mut self.protected, &mut self.read_only] {
-            let carried = list.drain(..).filter_map(|path| match (path.strip_prefix(from), to) {
-                (Err(_), _) => Some(path),
-                (Ok(rest), Some(to)) if rest.as_os_str().is_empty() => Some(to.to_path_buf()),
-                (Ok(rest), Some(to)) => Some(to.join(rest)),
-                (Ok(_), None) => None,
+            let carried = list.drain(..).filter_map(|path| {
+                let moved = path.ancestors().find_map(|from| Some((from, *moves.get(from)?)));
+                match moved {
+                    None => Some(path),
+                    Some((from, to)) => match path.strip_prefix(from) {
+                        Ok(rest) if rest.as_os_str().is_empty() => to.map(Path::to_path_buf),
+                        Ok(rest) => to.map(|to| to.join(rest)),
+                        Err(_) => None,
+                    },
+                }
             });
             *list = carried.collect();
         }
     }
+}
+
+/// A protected path that a rename of a directory can carry along, and what tells it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    /// Below the root, at launch.
+    #[serde(with = "crate::plan::raw")]
+    pub below: PathBuf,
+    /// Itself.
+    pub own: Identity,
+    /// The directory that it is in.
+    pub parent: Identity,
 }
 
 /// The record of one session. While the session runs its file is locked.
@@ -71,8 +98,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Writes and locks the record of `session` in `dir`, which is made too.
-    pub fn write(dir: &Path, session: &str, trees: &[ProtectedTree]) -> Result<Self> {
+    /// Writes and locks the record of `session` in `dir`, which is made too. `held` is what is followed in the trees.
+    pub(super) fn write(dir: &Path, session: &str, trees: &[ProtectedTree], held: &Held) -> Result<Self> {
         let failed = |error: std::io::Error| {
             Error::new(Kind::Setup, format!("cannot write the record of this session in {}", escape(dir)))
                 .because(error)
@@ -84,8 +111,10 @@ impl Record {
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
         let trees: Vec<Tree> = trees
             .iter()
-            .map(|tree| Tree {
+            .enumerate()
+            .map(|(position, tree)| Tree {
                 root: tree.root.clone(),
+                objects: held.objects_of(position),
                 protected: tree.found.iter().map(|found| found.below.clone()).collect(),
                 read_only: tree
                     .found
@@ -112,8 +141,7 @@ impl Record {
 
     fn abandoned_at(path: &Path) -> Option<Self> {
         let session = path.file_name()?.to_str()?.strip_suffix(".json")?.to_owned();
-        let file =
-            File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
+        let file = open(path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
         let mut json = Vec::new();
         (&file).take(LIMIT).read_to_end(&mut json).ok()?;
@@ -134,6 +162,20 @@ impl Record {
         roots
     }
 
+    /// The session that runs now in a tree that `path` lies in.
+    pub fn running_at(dir: &Path, path: &Path) -> Option<String> {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).find_map(|record| {
+            let session = record.file_name()?.to_str()?.strip_suffix(".json")?.to_owned();
+            let file = open(&record)?;
+            // Whoever holds it is alive.
+            if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+                return None;
+            }
+            read_trees(file)?.iter().any(|tree| path.starts_with(&tree.root)).then_some(session)
+        })
+    }
+
     /// The session is over and swept.
     pub fn remove(self) {
         // One that stays is swept again by the next launch, which finds nothing.
@@ -142,8 +184,14 @@ impl Record {
 }
 
 fn trees_at(path: &Path) -> Option<Vec<Tree>> {
-    let file =
-        File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
+    read_trees(open(path)?)
+}
+
+fn open(path: &Path) -> Option<File> {
+    File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()
+}
+
+fn read_trees(file: File) -> Option<Vec<Tree>> {
     let mut json = Vec::new();
     file.take(LIMIT).read_to_end(&mut json).ok()?;
     serde_json::from_slice(&json).ok()

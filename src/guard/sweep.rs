@@ -103,6 +103,7 @@ mod tests {
                     root,
                     protected: Vec::new(),
                     read_only: Vec::new(),
+                    objects: Vec::new(),
                     kind: TreeKind::Files,
                     more: Vec::new(),
                     home: "/nonexistent".into(),

@@ -86,15 +86,20 @@ pub struct Seen {
     pub lost: bool,
 }
 
+/// How many directories a session watches at most: half of what the kernel lets a user watch, and a bound of our own.
+pub fn most_watches() -> usize {
+    let kernel =
+        std::fs::read_to_string(KERNEL_LIMIT).ok().and_then(|text| text.trim().parse::<usize>().ok());
+    kernel.map_or(MAX_WATCHES, |limit| (limit / 2).min(MAX_WATCHES))
+}
+
 impl Watch {
     /// Watches nothing yet.
     ///
     /// # Errors
     /// When the kernel gives no inotify descriptor.
     pub fn new(ground: Arc<Ground>) -> std::io::Result<Self> {
-        let kernel =
-            std::fs::read_to_string(KERNEL_LIMIT).ok().and_then(|text| text.trim().parse::<usize>().ok());
-        Self::bounded(ground, kernel.map_or(MAX_WATCHES, |limit| (limit / 2).min(MAX_WATCHES)))
+        Self::bounded(ground, most_watches())
     }
 
     /// The same with a bound of its own.

@@ -1,5 +1,7 @@
 //! The text and the JSON of `--dry-run`: every rule with the place it came from, and every operation in order.
 
+mod protection;
+
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
@@ -16,6 +18,8 @@ use crate::policy::secrets::SecretRule;
 use crate::policy::{NetworkRule, Policy, env};
 use crate::sanitize::escape;
 use crate::terminal::Class;
+
+pub use self::protection::{protection, protection_json};
 
 /// Every rule of the policy, for people.
 pub fn rules(policy: &Policy) -> String {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::cli::ExplainArgs;
 use crate::error::{Error, Kind, Result};
+use crate::guard::watch::most_watches;
 use crate::host::Host;
 use crate::plan::show;
 use crate::policy::explain::{Answer, explain as answer, is_path};
@@ -25,11 +26,16 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
         Request { options: &arguments.options, command, umask: own_umask(), ignored: own_signals() };
     let prepared = prepare(&Host::read()?, &request)?;
     if arguments.targets.is_empty() {
-        let Prepared { policy, plan, .. } = &prepared;
-        return match arguments.json {
-            true => report::output(format!("{:#}\n", show::json(policy, plan)).as_bytes()),
-            false => report::output(show::rules(policy).as_bytes()),
-        };
+        let Prepared { policy, plan, trees, .. } = &prepared;
+        let more = trees.first().map_or(&[][..], |tree| tree.more.as_slice());
+        let watches = most_watches();
+        if arguments.json {
+            let mut json = show::json(policy, plan);
+            json["protection"] = show::protection_json(policy, more, watches);
+            return report::output(format!("{json:#}\n").as_bytes());
+        }
+        let text = show::rules(policy) + &show::protection(policy, more, watches);
+        return report::output(text.as_bytes());
     }
     let answers =
         arguments.targets.iter().map(|target| ask(&prepared, target)).collect::<Result<Vec<_>>>()?;

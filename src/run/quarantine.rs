@@ -4,16 +4,18 @@ use serde_json::json;
 
 use crate::cli::{QuarantineAction, QuarantineArgs};
 use crate::error::{Error, Kind, Result};
-use crate::guard::Places;
 use crate::guard::quarantine::{Item, discard, list, restore};
+use crate::guard::record::Record;
+use crate::guard::{Places, sweep_abandoned};
 use crate::host::Host;
-use crate::report;
+use crate::report::{self, Reporter, Verbosity};
 use crate::sanitize::escape;
 
 /// Lists, brings back or removes. Returns the exit status.
 pub fn quarantine(arguments: &QuarantineArgs) -> Result<u8> {
     let host = Host::read()?;
-    let dir = Places::new(&host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail")).quarantine();
+    let places = Places::new(&host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail"));
+    let dir = places.quarantine();
     match &arguments.action {
         QuarantineAction::List { json } => {
             let items = list(&dir);
@@ -21,7 +23,15 @@ pub fn quarantine(arguments: &QuarantineArgs) -> Result<u8> {
             report::output(text.as_bytes())
         }
         QuarantineAction::Restore { ids } => {
-            for item in named(&list(&dir), ids)? {
+            // Else the next launch would take what comes back now for what a killed session left.
+            for line in sweep_abandoned(&places) {
+                Reporter::new(Verbosity::Normal).warn(&line);
+            }
+            let chosen = named(&list(&dir), ids)?;
+            for item in &chosen {
+                refuse_while_running(&places, item)?;
+            }
+            for item in chosen {
                 restore(&dir, &item)?;
                 report::output(format!("{} is back\n", escape(&item.root.join(&item.below))).as_bytes())?;
             }
@@ -33,6 +43,19 @@ pub fn quarantine(arguments: &QuarantineArgs) -> Result<u8> {
                 report::output(format!("{} is removed\n", item.id()).as_bytes())?;
             }
             Ok(0)
+        }
+    }
+}
+
+/// The guard of a running jail would take it away again.
+fn refuse_while_running(places: &Places, item: &Item) -> Result<()> {
+    let path = item.root.join(&item.below);
+    match Record::running_at(&places.sessions(), &path) {
+        None => Ok(()),
+        Some(session) => {
+            Err(Error::new(Kind::Refused, format!("{} cannot be brought back now", escape(&path)))
+                .because(format!("the jail {session} runs there, and its guard would take it away again"))
+                .hint("bring it back when that session has ended"))
         }
     }
 }

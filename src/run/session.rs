@@ -1,6 +1,7 @@
 //! One session: the jail is held, recorded, started, attended, and what happened is said.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use crate::config::settings::{NetworkMode, Profile};
 use crate::egress::{Door, NetEvent, Observer, Verdict};
 use crate::error::{Error, Result};
 use crate::guard::live::Live;
-use crate::guard::{Guard, Places};
+use crate::guard::{Guard, Places, left};
 use crate::launch::keeper::Keeper;
 use crate::launch::start::{Supplies, order};
 use crate::launch::supervisor::{End, SetUp, Supervisor};
@@ -38,12 +39,18 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     for warning in &policy.warnings {
         reporter.warn(warning);
     }
+    let roots: Vec<&Path> = prepared.trees.iter().map(|tree| tree.root.as_path()).collect();
+    for line in left::remind(&Places::new(&prepared.state), &roots) {
+        reporter.warn(&line);
+    }
     let started = Instant::now();
     let terminal = Terminal::open(streams, terminal::classes(&policy.settings.terminal))?;
     let supplies = Supplies { data: &prepared.data, covered: &prepared.covered, sources: &prepared.sources };
     order(&keeper, plan, &supplies, streams, terminal.as_ref()).map_err(cause)?;
     // While the jail is built and held: nothing runs before the log is open.
     let session = SessionId::new(OffsetDateTime::now_utc(), std::process::id());
+    // First, since the guard holds a descriptor for each path that can be renamed with its directory.
+    let mut supervisor = Supervisor::new(&plan.inner.ignored)?;
     let guard = guard(prepared, &session, reporter);
     let record = Arc::new(Record::open(prepared, session, reporter)?);
     record.add(&Event::Start(start_record(policy, prepared)));
@@ -52,7 +59,6 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     }
     let masked = secrets::begin(prepared, &record, reporter);
     let mut live = guard.as_ref().and_then(|guard| live(guard, prepared, &record, reporter));
-    let mut supervisor = Supervisor::new(&plan.inner.ignored)?;
     let held = match supervisor.held(&keeper) {
         Ok(SetUp::Held(held)) => held,
         Ok(SetUp::Ended(number)) => {

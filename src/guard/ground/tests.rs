@@ -12,6 +12,7 @@ fn ground(root: &Path, kind: TreeKind) -> Ground {
             root: root.to_path_buf(),
             protected,
             read_only: Vec::new(),
+            objects: Vec::new(),
             kind,
             more,
             home: PathBuf::new(),

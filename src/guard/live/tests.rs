@@ -37,6 +37,7 @@ impl Case {
             kind: TreeKind::Files,
             more: Vec::new(),
             read_only: Vec::new(),
+            objects: Vec::new(),
             home: PathBuf::new(),
             own: Vec::new(),
         };

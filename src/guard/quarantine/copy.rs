@@ -16,11 +16,22 @@ pub const MAX_ENTRIES: usize = 10_000;
 /// Directories in directories.
 pub const MAX_DEPTH: usize = 64;
 
-/// Moves `name` in `from` to `target` in `to`, which must not exist.
-pub fn across(from: impl AsFd, name: &Path, to: impl AsFd, target: &Path) -> io::Result<()> {
-    let mut left = Budget { bytes: MAX_BYTES, entries: MAX_ENTRIES };
-    copy(from.as_fd(), name, to.as_fd(), target, &mut left, 0)?;
-    remove(from.as_fd(), name, 0)
+/// Moves `name` in `from` to `target` in `to`, which must not exist, unless it has more than `most` bytes. Returns how many
+/// it had.
+pub fn across(from: impl AsFd, name: &Path, to: impl AsFd, target: &Path, most: u64) -> io::Result<u64> {
+    let (from, to) = (from.as_fd(), to.as_fd());
+    if statat(to, target, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    let bytes = MAX_BYTES.min(most);
+    let mut left = Budget { bytes, entries: MAX_ENTRIES };
+    if let Err(error) = copy(from, name, to, target, &mut left, 0) {
+        // Half a copy is nothing that could be brought back, and takes room.
+        let _ = remove(to, target, 0);
+        return Err(error);
+    }
+    remove(from, name, 0)?;
+    Ok(bytes - left.bytes)
 }
 
 struct Budget {
@@ -128,11 +139,31 @@ mod tests {
         fs::create_dir(&to).unwrap();
         fs::write(from.join("thing/sub/file"), "text").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", from.join("thing/link")).unwrap();
-        across(File::open(&from).unwrap(), Path::new("thing"), File::open(&to).unwrap(), Path::new("1"))
-            .unwrap();
+        across(
+            File::open(&from).unwrap(),
+            Path::new("thing"),
+            File::open(&to).unwrap(),
+            Path::new("1"),
+            u64::MAX,
+        )
+        .unwrap();
         assert_eq!(fs::read_to_string(to.join("1/sub/file")).unwrap(), "text");
         assert_eq!(fs::read_link(to.join("1/link")).unwrap(), Path::new("/etc/passwd"));
         assert!(from.join("thing").symlink_metadata().is_err());
+    }
+
+    #[test]
+    fn what_is_too_large_stays_whole_and_leaves_no_half_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        fs::write(dir.path().join("a/1"), "12345").unwrap();
+        fs::write(dir.path().join("a/2"), "12345").unwrap();
+        let here = File::open(dir.path()).unwrap();
+        let (from, to) = (Path::new("a"), Path::new("b"));
+        assert!(across(&here, from, &here, to, 9).unwrap_err().to_string().contains("too large"));
+        assert!(!dir.path().join("b").exists() && dir.path().join("a/2").exists());
+        assert_eq!(across(&here, from, &here, to, 10).unwrap(), 10);
+        assert!(dir.path().join("b/2").exists() && !dir.path().join("a").exists());
     }
 
     #[test]
@@ -141,7 +172,7 @@ mod tests {
         fs::write(dir.path().join("a"), "a").unwrap();
         fs::write(dir.path().join("b"), "b").unwrap();
         let here = File::open(dir.path()).unwrap();
-        assert!(across(&here, Path::new("a"), &here, Path::new("b")).is_err());
+        assert!(across(&here, Path::new("a"), &here, Path::new("b"), u64::MAX).is_err());
         assert_eq!(fs::read_to_string(dir.path().join("a")).unwrap(), "a");
         assert_eq!(fs::read_to_string(dir.path().join("b")).unwrap(), "b");
     }

@@ -54,6 +54,22 @@ pub fn everything(parent: impl AsFd, name: &Path) -> io::Result<()> {
     below(parent.as_fd(), name, &mut { MAX_ENTRIES }, MAX_DEPTH)
 }
 
+/// Opens up every directory below `thing` where nobody else makes changes, so that it can be removed. What cannot be opened
+/// is what the removal then names.
+pub fn all_directories(thing: PathBuf) {
+    let mut waiting = vec![thing];
+    while let Some(directory) = waiting.pop() {
+        let Ok(metadata) = directory.symlink_metadata() else { continue };
+        let mode = metadata.permissions().mode();
+        if mode & 0o700 != 0o700 {
+            let _ = fs::set_permissions(&directory, Permissions::from_mode(mode | 0o700));
+        }
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        waiting.extend(directories.map(|entry| entry.path()));
+    }
+}
+
 fn below(parent: BorrowedFd<'_>, name: &Path, entries: &mut usize, depth: usize) -> io::Result<()> {
     let kind = FileType::from_raw_mode(statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode);
     *entries = entries.saturating_sub(1);

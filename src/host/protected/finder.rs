@@ -76,6 +76,12 @@ impl<'a> Finder<'a> {
         Found { paths, closed, secrets, unsearched: self.unsearched }
     }
 
+    /// What is read-only so far, and why.
+    pub(super) fn read_only(&self) -> Vec<(PathBuf, String)> {
+        let read_only = self.held.iter().filter(|(_, (hold, _))| *hold == Hold::ReadOnly);
+        read_only.map(|(below, (_, reason))| (below.clone(), reason.clone())).collect()
+    }
+
     /// Counts one directory entry. Returns false when there were too many.
     pub(super) fn count(&mut self) -> bool {
         self.entries += 1;

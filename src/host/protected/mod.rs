@@ -4,7 +4,9 @@
 //! whole, and what is not looked at is said.
 
 mod finder;
+mod fold;
 mod git;
+mod hard_links;
 mod scan;
 mod secrets;
 mod settings;
@@ -16,6 +18,7 @@ mod trees;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+pub use self::fold::folded;
 pub use self::table::{GitSetting, NamedScripts, Names, Row, TABLE, Table, Value, Where};
 pub use self::trees::{Trees, project_secrets, trees};
 
@@ -99,6 +102,7 @@ pub struct Found {
 pub fn scan(scope: &Scope<'_>) -> Found {
     let mut finder = Finder::new(scope);
     finder.tree();
+    finder.other_names();
     let mut found = finder.finish();
     // What counts because of the tree's own name: below a granted `~/.claude` there is `settings.json`.
     found.paths.extend(super::grants::protected_tail(scope.root));
@@ -112,5 +116,6 @@ pub fn git_directory(scope: &Scope<'_>) -> Found {
     let mut finder = Finder::new(scope);
     finder.git_directory(Path::new(""), Path::new(""));
     finder.walk(Path::new(""), scan::Area::Dependencies);
+    finder.other_names();
     finder.finish()
 }

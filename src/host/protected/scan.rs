@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
 use rustix::io::Errno;
 
 use super::finder::Finder;
+use super::fold::folded;
 use super::table::{TABLE, Where};
 
 /// How deep directories are followed. What is deeper is held as a whole.
@@ -162,8 +163,14 @@ impl Finder<'_> {
             if !self.count() {
                 return None;
             }
+            // As a directory without case compares it; what it is taken for has to be there under that name.
+            let folded = folded(name);
+            let taken = folded.as_deref().unwrap_or(name);
             if let Some(part) = GIT_PARTS.iter().position(|part| name == *part) {
                 listing.git_parts[part] = true;
+            } else if let Some(part) = GIT_PARTS.iter().position(|part| taken.eq_ignore_ascii_case(part)) {
+                listing.git_parts[part] |=
+                    statat(directory, GIT_PARTS[part], AtFlags::SYMLINK_NOFOLLOW).is_ok();
             }
             let kind = match entry.file_type() {
                 FileType::Unknown => match statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
@@ -172,9 +179,11 @@ impl Finder<'_> {
                 },
                 kind => kind,
             };
-            listing.dot_git |= name == ".git";
-            if area == Area::Sources && !self.names.rows(name).is_empty() {
-                listing.matched.push(name.to_owned());
+            listing.dot_git |= taken == ".git";
+            for name in [Some(name), folded.as_deref()].into_iter().flatten() {
+                if area == Area::Sources && !self.names.rows(name).is_empty() {
+                    listing.matched.push(name.to_owned());
+                }
             }
             if area == Area::Sources && self.may_be_secret(name, kind) {
                 listing.secrets.push((name.to_owned(), kind));

@@ -425,3 +425,32 @@ fn a_root_that_cannot_be_listed_is_said_and_its_names_are_looked_up() {
     assert_eq!(found.paths.len(), 1);
     assert_eq!(found.closed.is_empty(), rustix::process::getuid().is_root());
 }
+
+#[test]
+fn every_name_of_a_protected_file_is_read_only() {
+    let tree = Tree::new(&[
+        ".envrc",
+        ".vscode/tasks.json",
+        ".git/HEAD",
+        ".git/hooks/pre-commit",
+        ".git/objects/",
+        "sub/deep/",
+        "node_modules/x/",
+        ".opencode/node_modules/y/index.js",
+        "plain",
+    ]);
+    let link = |from: &str, to: &str| fs::hard_link(tree.path(from), tree.path(to)).unwrap();
+    link(".envrc", "sub/deep/copy");
+    link(".vscode/tasks.json", "tasks");
+    link(".vscode/tasks.json", ".vscode/inside");
+    link(".git/hooks/pre-commit", "node_modules/x/hook");
+    link("plain", "plain2");
+    // A store of a package manager's links everything.
+    link(".opencode/node_modules/y/index.js", "store");
+    let held: Vec<String> =
+        tree.held().into_iter().filter(|(_, hold)| *hold == Hold::ReadOnly).map(|(path, _)| path).collect();
+    assert_eq!(
+        held,
+        [".envrc", ".git/hooks", ".opencode", ".vscode", "node_modules/x/hook", "sub/deep/copy", "tasks"]
+    );
+}
