@@ -82,6 +82,37 @@ const PLANTS: &[Plant] = &[
     ),
     plant("a hook of a submodule's git directory", "cp \"$FIRE\" .git/modules/sub/hooks/post-commit"),
     plant("a submodule's config", "git -C sub config core.fsmonitor \"$FIRE\""),
+    plant("core.askpass", "git config core.askpass \"$FIRE\""),
+    plant(
+        "a git directory that was moved away, and a new one",
+        "mv .git .git.bak && git init -q && git config core.fsmonitor \"$FIRE\"",
+    ),
+    plant(
+        "a nested repository that git status enters",
+        "git init -q n && git -C n commit -q --allow-empty -m n && git add n && git commit -q -m n \
+         && git config -f n/.git/config core.fsmonitor \"$FIRE\"",
+    ),
+    plant(
+        "a nested repository by a .git file",
+        "git init -q n && git -C n commit -q --allow-empty -m n && git add n && git commit -q -m n \
+         && mv n/.git gd && git config -f gd/config core.fsmonitor \"$FIRE\" && echo 'gitdir: ../gd' > n/.git",
+    ),
+    plant(
+        "a nested repository by a symlink",
+        "git init -q n && git -C n commit -q --allow-empty -m n && git add n && git commit -q -m n \
+         && mv n/.git gd && git config -f gd/config core.fsmonitor \"$FIRE\" && ln -s ../gd n/.git",
+    ),
+    plant(
+        "a submodule's git directory that is made anew",
+        "cp -r .git/modules/sub .git/modules/new && git config -f .git/modules/new/config core.fsmonitor \"$FIRE\" \
+         && git config -f .git/modules/new/config core.worktree ../../../new && mkdir new \
+         && echo 'gitdir: ../.git/modules/new' > new/.git && git add new && git commit -q -m new",
+    ),
+    plant(
+        "a hook of a linked worktree's own configuration",
+        "git worktree add -q wt && git config extensions.worktreeConfig true \
+         && git -C wt config --worktree core.fsmonitor \"$FIRE\" && git -C wt config --worktree core.bare false",
+    ),
     plant(
         "a submodule's git directory that changes places",
         "cp -r .git/modules/sub g && git config -f g/config core.fsmonitor \"$FIRE\" && mv .git/modules/sub old \
@@ -92,7 +123,8 @@ const PLANTS: &[Plant] = &[
 /// What a user does afterwards. Status and output do not matter: only what fires.
 const HOST_TOOLS: &str = "echo x >> README.md; git status; git diff; git log -p -2; git show; git blame README.md; git add -A; \
     git checkout -- .; git stash; git stash pop; git zz; GIT_TERMINAL_PROMPT=0 git fetch o; \
-    git -C sub status; cd sub && echo x >> s && git commit -q -a -m sub; cd ..; echo x >> src/lib.txt; git diff; \
+    printf 'protocol=https\\nhost=y.invalid\\n' | git credential fill; \
+    git -C sub status; git -C wt status; cd sub && echo x >> s && git commit -q -a -m sub; cd ..; echo x >> src/lib.txt; git diff; \
     git add -A; git commit -q -m after; git commit --amend; git rebase -i HEAD; \
     printf 'protocol=https\\nhost=x.invalid\\n' | GIT_TERMINAL_PROMPT=0 git credential fill; true";
 

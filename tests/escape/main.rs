@@ -12,6 +12,7 @@ mod grants;
 mod ipc;
 mod later_execution;
 mod later_sessions;
+mod later_tools;
 mod life_cycle;
 mod live_guard;
 mod missing_protection;
