@@ -86,10 +86,10 @@ impl Counters {
     /// The lines of the summary, most important first; empty when nothing was denied, stripped or guarded.
     pub fn summary(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        match self.guarded.as_slice() {
-            [] => {}
-            [only] => lines.push(only.clone()),
-            [first, ..] => lines.push(format!("{first}; and {} more, see the log", self.totals.guarded - 1)),
+        lines.extend(self.guarded.iter().take(GUARDED_SHOWN).cloned());
+        let more = self.totals.guarded.saturating_sub(GUARDED_SHOWN as u64);
+        if let (1.., Some(last)) = (more, lines.last_mut()) {
+            last.push_str(&format!("; and {more} more, see the log"));
         }
         if self.totals.denied > 0 {
             lines.extend(self.denials());
@@ -157,6 +157,8 @@ fn sorted(counts: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
     counts
 }
 
+/// Lines about guarded paths in the summary.
+const GUARDED_SHOWN: usize = 3;
 /// The first ones with their counts, and how many there are besides.
 fn shown(counts: &[(String, u64)]) -> String {
     match counts.len().saturating_sub(SHOWN) {
@@ -233,10 +235,18 @@ mod tests {
         assert_eq!(
             summary(&[Event::Terminal(drops), guard("held back .vscode"), guard("held back .envrc")]),
             [
-                "held back .vscode; and 1 more, see the log",
+                "held back .vscode",
+                "held back .envrc",
                 "stripped 4 terminal sequences: clipboard (3), query (1)"
             ]
         );
+    }
+
+    #[test]
+    fn a_few_guarded_paths_are_told_singly_and_the_rest_by_their_number() {
+        let guard =
+            |text: &str| Event::Note(Note { kind: NoteKind::Guard, path: None, text: text.to_owned() });
+        assert_eq!(summary(&["a", "b", "c", "d", "e"].map(guard)), ["a", "b", "c; and 2 more, see the log"]);
     }
 
     #[test]

@@ -244,7 +244,7 @@ impl Ground {
     /// Whether what is at `path` was protected at launch and went there with a directory that was renamed. Its mount in the
     /// jail went with it.
     pub fn is_moved(&self, path: &Path) -> bool {
-        self.held.came_to(path)
+        self.held.came_from(path).is_some_and(|from| self.known.contains(&from))
     }
 
     /// Whether the path lies in a repository that was not there at launch.

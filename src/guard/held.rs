@@ -130,22 +130,39 @@ impl Held {
         self.seen.get(tree).cloned().unwrap_or_default()
     }
 
-    /// Whether what was at `path` at launch is elsewhere now.
-    pub fn has_left(&self, path: &Path) -> bool {
-        self.by_path.get(path).is_some_and(|at| self.objects[*at].place().is_some_and(|now| now != path))
+    /// Whether it is held open.
+    pub fn holds(&self, path: &Path) -> bool {
+        self.by_path.contains_key(path)
     }
 
-    /// Whether what is at `path` was elsewhere at launch, or took the place of what was.
-    pub fn came_to(&self, path: &Path) -> bool {
-        let places = [Some(path), path.parent()];
-        places
-            .into_iter()
-            .flatten()
-            .filter_map(|place| place.symlink_metadata().ok())
-            .filter_map(|metadata| self.by_number.get(&(metadata.dev(), metadata.ino())))
-            .flatten()
-            .map(|at| &self.objects[*at])
-            .any(|object| object.path != path && object.place().is_some_and(|now| now == path))
+    /// Whether what was at `path` at launch, or a directory above it, is elsewhere now.
+    pub fn has_left(&self, path: &Path) -> bool {
+        let has_left = |path: &Path| {
+            self.by_path.get(path).is_some_and(|at| self.objects[*at].place().is_some_and(|now| now != path))
+        };
+        !self.objects.is_empty() && path.ancestors().any(has_left)
+    }
+
+    /// Where what is at `path` was at launch, or what it took the place of, when it came there by itself or with a
+    /// directory.
+    pub fn came_from(&self, path: &Path) -> Option<PathBuf> {
+        if self.objects.is_empty() {
+            return None;
+        }
+        path.ancestors().find_map(|above| {
+            let places = [Some(above), above.parent()];
+            let came = places
+                .into_iter()
+                .flatten()
+                .filter_map(|place| place.symlink_metadata().ok())
+                .filter_map(|metadata| self.by_number.get(&(metadata.dev(), metadata.ino())))
+                .flatten()
+                .map(|at| &self.objects[*at])
+                .find(|object| object.path != above && object.place().is_some_and(|now| now == above))?;
+            let rest = path.strip_prefix(above).ok()?;
+            let whole = rest.as_os_str().is_empty();
+            Some(if whole { came.path.clone() } else { came.path.join(rest) })
+        })
     }
 
     /// What is elsewhere now. What was removed, which only the host can do, is not among it.
@@ -230,15 +247,16 @@ mod tests {
         fs::rename(root.join("packages/d"), root.join("libs/d")).unwrap();
         write("packages/d/.envrc", "planted");
         let held = &guard.held;
-        assert!(held.has_left(&root.join("packages/d/.envrc")) && held.came_to(&root.join("libs/d/.envrc")));
+        let came = |to: &str| held.came_from(&root.join(to));
+        assert!(held.has_left(&root.join("packages/d/.envrc")));
+        assert_eq!(came("libs/d/.envrc"), Some(root.join("packages/d/.envrc")));
         assert!(!held.has_left(&root.join("packages/c/.envrc")));
-        assert!(
-            held.came_to(&root.join("libs/a/.vscode")) && held.has_left(&root.join("packages/a/.vscode"))
-        );
-        assert!(
-            !held.came_to(&root.join("packages/a/.vscode"))
-                && !held.has_left(&root.join("packages/b/.envrc"))
-        );
+        // By the directory that is held, and all that is in it.
+        assert_eq!(came("libs/a/.vscode"), Some(root.join("packages/a/.vscode")));
+        assert_eq!(came("libs/a/.claude/settings.json"), Some(root.join("packages/a/.claude/settings.json")));
+        assert!(held.has_left(&root.join("packages/a/.vscode")));
+        assert!(held.has_left(&root.join("packages/a/.claude/settings.json")));
+        assert!(came("packages/a/.vscode").is_none() && !held.has_left(&root.join("packages/b/.envrc")));
 
         let lines = guard.finish(None);
 

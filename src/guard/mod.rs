@@ -110,6 +110,10 @@ impl Guard {
         }
         for (tree, moves) in self.record.trees.iter_mut().zip(&moves) {
             tree.carry(moves);
+            // What there was no descriptor for is looked for as after a kill.
+            let root = tree.root.clone();
+            tree.objects.retain(|object| !self.held.holds(&root.join(&object.below)));
+            follow::follow(tree);
         }
         lines.extend(sweep_record(&self.places, &self.record, &mut quarantine));
         self.record.remove();

@@ -65,6 +65,19 @@ pub(super) fn covers(host: &Host, shown: &[&Path]) -> Vec<Cover> {
     covers
 }
 
+/// The place of credentials that `dir`, a resolved directory, is or lies in, by its own name or by what it leads to. Where
+/// programs are installed as well, only the place itself is one.
+pub(super) fn place_of<'a>(host: &Host, dir: &Path) -> Option<&'a Place> {
+    let home = &host.user.home_real;
+    TABLE.place.iter().find(|row| {
+        let holds = |place: &Path| dir == place || (!row.programs && dir.starts_with(place));
+        row.paths.iter().map(|path| home.join(path)).any(|place| {
+            // One that leads to the home itself, or above, makes no place of all that is there.
+            holds(&place) || host.real(&place).is_some_and(|real| !home.starts_with(&real) && holds(&real))
+        })
+    })
+}
+
 /// ai-jail's own directories, existing or not, free of symlinks: what the launcher's environment names, and where they are
 /// without it, since the next launch may not have the same environment.
 pub(super) fn own(host: &Host) -> Vec<PathBuf> {
@@ -135,6 +148,29 @@ mod tests {
         assert_eq!(covered(&home.join("dotfiles")), [home.join("dotfiles/kube")]);
         assert_eq!(covered(&home.join(".config")), [home.join(".config/gh")]);
         assert_eq!(covered(&home.join("src")), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn a_directory_in_a_place_of_credentials_is_recognised_by_both_its_names() {
+        let (_dir, host) = machine();
+        let home = host.user.home.clone();
+        for dir in [".ssh/keys", "real-aws", "src", "dotfiles/kube"] {
+            fs::create_dir_all(home.join(dir)).unwrap();
+        }
+        symlink("real-aws", home.join(".aws")).unwrap();
+        symlink("dotfiles/kube", home.join(".kube")).unwrap();
+        symlink(".", home.join(".gnupg")).unwrap();
+        for (dir, expected) in [
+            (".ssh", true),
+            (".ssh/keys", true),
+            ("real-aws", true),
+            ("dotfiles/kube", true),
+            ("dotfiles", false),
+            ("src", false),
+            ("", false),
+        ] {
+            assert_eq!(place_of(&host, &home.join(dir)).is_some(), expected, "{dir}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::git::GitLayout;
 use super::sources::Sources;
 use super::user;
-use super::{Host, links};
+use super::{Host, credentials, links};
 use crate::error::{Error, Kind, Result};
 
 /// Directories of a bare repository that cannot be a project.
@@ -59,7 +59,7 @@ impl Project {
     ///
     /// # Errors
     /// When the directory is `/` or a place of the system's; is or lies in a `.git`, or in a bare repository's parts; is the
-    /// home or an ancestor of it and was not named; does not exist; is replaced meanwhile; belongs to another user while real
+    /// home, an ancestor of it, or a place of credentials, and was not named; does not exist; is replaced meanwhile; belongs to another user while real
     /// root runs us; or has git data that [`GitLayout::read`] refuses.
     pub fn find(host: &Host, named: Option<&Path>) -> Result<Self> {
         let root = match named {
@@ -83,6 +83,12 @@ impl Project {
         }
         if named.is_none() && holds_home(host, &root) {
             return Err(refuse("it holds your whole home directory").hint(format!(
+                "change to a project's directory, or name it if you mean it: --project {}",
+                root.display()
+            )));
+        }
+        if let (None, Some(place)) = (named, credentials::place_of(host, &root)) {
+            return Err(refuse(&format!("it is a place of credentials: {}", place.reason)).hint(format!(
                 "change to a project's directory, or name it if you mean it: --project {}",
                 root.display()
             )));

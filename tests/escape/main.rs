@@ -9,6 +9,7 @@
 mod common;
 
 mod grants;
+mod guard_recovery;
 mod ipc;
 mod later_execution;
 mod later_sessions;
