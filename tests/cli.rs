@@ -223,3 +223,35 @@ fn listing(env: &TestEnv) -> String {
     let script = format!("find '{}' '{}' | sort", env.home().display(), env.project().display());
     env.outside(&script).ok().to_owned()
 }
+
+#[test]
+fn explain_lists_the_protected_names_whole() {
+    let env = TestEnv::new();
+    env.file("sub/.envrc", "x\n");
+    let text = env.jail(["explain"]);
+    let text = text.ok();
+    for expected in [
+        "*.envrc ",
+        " .direnv",
+        ".claude/settings.json ",
+        "at the root: .bashrc",
+        "direnv runs it when a shell enters",
+        "watched while the jail runs, up to ",
+        "not below: node_modules ",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let json = env.jail(["explain", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(json.ok()).expect("JSON");
+    let names: Vec<_> = json["protection"]["names"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .flat_map(|row| row["names"].as_array().expect("names"))
+        .filter(|name| name["there"] == true)
+        .filter_map(|name| name["name"].as_str())
+        .collect();
+    assert_eq!(names, [".envrc"]);
+    let none = env.jail(["--profile", "read-only", "explain"]);
+    assert!(none.ok().contains("nothing of the host's can be written"), "{none:#?}");
+}
