@@ -193,7 +193,8 @@ pub static CSI: &[CsiRow] = &[
     ),
     csi(
         "?u",
-        Args::OneOf(&[0]),
+        // With a number it is the form of an answer.
+        Args::Numbers(0),
         Effect::Query,
         "the answer is a number of keyboard flags",
         "codex, gemini, opencode, grok",

@@ -5,6 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::*;
 
+mod agents;
 mod oracle;
 mod properties;
 
@@ -231,6 +232,7 @@ fn sequences_pass_drop_or_are_rewritten() {
         "\x1b[?1?h",
         "\x1b[>5;1m",
         "\x1b[>64u",
+        "\x1b[?0u",
         "\x1bZ",
         "\x1b#8",
         "\x1b%G",
