@@ -25,6 +25,7 @@ mod shell;
 mod syscalls;
 mod terminal;
 mod things;
+mod tmux;
 
 use common::{Output, TestEnv};
 
