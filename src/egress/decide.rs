@@ -69,8 +69,9 @@ pub enum Reason {
     },
 }
 
-/// Decides about `target`. Deny beats allow; a special address needs more than a rule that happens to cover it.
-pub fn decide<'p>(policy: &'p NetPolicy, target: &Authority) -> Decision<'p> {
+/// Decides about `target` on a machine with the addresses `own`. Deny beats allow; a special address, one of `own` among them,
+/// needs more than a rule that happens to cover it.
+pub fn decide<'p>(policy: &'p NetPolicy, own: &[IpAddr], target: &Authority) -> Decision<'p> {
     let deny = |reason| Decision::Deny(Denial { target: target.clone(), reason });
     if policy.mode != NetworkMode::Filtered {
         return deny(Reason::NoDoors);
@@ -99,19 +100,19 @@ pub fn decide<'p>(policy: &'p NetPolicy, target: &Authority) -> Decision<'p> {
         Host::Name(name) if name.is_localhost() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         Host::Name(_) => return Decision::Allow(Allowed { rule, dial: Dial::Resolve }),
     };
-    match vet(policy, target, ip) {
+    match vet(policy, own, target, ip) {
         Ok(()) => Decision::Allow(Allowed { rule, dial: Dial::Address(SocketAddr::new(ip, target.port)) }),
         Err(denial) => Decision::Deny(denial),
     }
 }
 
 /// Says whether `ip` may be dialled for `target`, which [`decide`] allowed and which is that address or resolved to it.
-pub fn vet(policy: &NetPolicy, target: &Authority, ip: IpAddr) -> Result<(), Denial> {
+pub fn vet(policy: &NetPolicy, own: &[IpAddr], target: &Authority, ip: IpAddr) -> Result<(), Denial> {
     let deny = |reason| Err(Denial { target: target.clone(), reason });
     if let Some(reason) = denied_by_rule(policy, &Authority { host: Host::Ip(ip), port: target.port }) {
         return deny(reason);
     }
-    let Some(special) = classify(ip, &policy.own_addresses) else {
+    let Some(special) = classify(ip, own) else {
         return Ok(());
     };
     let private_lifted = special.class.lift() == Lift::AllowPrivate && allows_private(policy, &target.host);
@@ -122,9 +123,10 @@ pub fn vet(policy: &NetPolicy, target: &Authority, ip: IpAddr) -> Result<(), Den
     deny(Reason::Address { ip, class: special.class })
 }
 
-/// Whether bytes to `target` must be of its port's protocol; `None` when it is denied.
+/// Whether bytes to `target` must be of its port's protocol; `None` when a rule denies it. It admits nothing: whose address
+/// it is does not count.
 pub fn stream_check(policy: &NetPolicy, target: &Authority) -> Option<StreamCheck> {
-    match decide(policy, target) {
+    match decide(policy, &[], target) {
         Decision::Allow(allowed) => Some(allowed.rule.value.check()),
         Decision::Deny(_) => None,
     }
@@ -223,6 +225,9 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::settings::ResolveTarget;
 
+    /// What stands for an address of this machine.
+    pub(crate) const OWN: [IpAddr; 1] = [IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34))];
+
     /// A filtered policy of the given rules.
     pub(crate) fn policy(allow: &[&str], deny: &[&str]) -> NetPolicy {
         let rules = |texts: &[&str], flag: &str| {
@@ -237,7 +242,6 @@ pub(crate) mod tests {
             deny: rules(deny, "--deny-host"),
             allow_private: Vec::new(),
             resolve: BTreeMap::new(),
-            own_addresses: vec!["93.184.216.34".parse().unwrap()],
         }
     }
 
@@ -252,7 +256,7 @@ pub(crate) mod tests {
     }
 
     fn code(policy: &NetPolicy, text: &str) -> &'static str {
-        match decide(policy, &target(text)) {
+        match decide(policy, &OWN, &target(text)) {
             Decision::Allow(_) => "allow",
             Decision::Deny(denial) => denial.reason.code(),
         }
@@ -272,7 +276,7 @@ pub(crate) mod tests {
             let case: Case = serde_json::from_str(line).unwrap();
             let is = match Authority::parse(case.authority.as_bytes()) {
                 Err(_) => "bad".to_owned(),
-                Ok(target) => match decide(&everything, &target) {
+                Ok(target) => match decide(&everything, &OWN, &target) {
                     Decision::Deny(Denial { reason: Reason::Address { .. }, .. }) => "local".to_owned(),
                     Decision::Deny(denial) => panic!("{line}: {denial}"),
                     Decision::Allow(_) => target.to_string(),
@@ -363,7 +367,7 @@ pub(crate) mod tests {
             ("other.example:443", "10.0.0.1", false),
             ("other.example:443", "::ffff:10.0.0.1", false),
         ] {
-            assert_eq!(vet(&policy, &target(host), ip.parse().unwrap()).is_ok(), want, "{host} {ip}");
+            assert_eq!(vet(&policy, &OWN, &target(host), ip.parse().unwrap()).is_ok(), want, "{host} {ip}");
         }
     }
 
@@ -373,7 +377,7 @@ pub(crate) mod tests {
         resolve(&mut policy, "api.example.com", "127.0.0.1".parse().unwrap(), Some(8443));
         resolve(&mut policy, "other.example.com", "127.0.0.1".parse().unwrap(), None);
         for port in ["443", "22"] {
-            let Decision::Allow(allowed) = decide(&policy, &target(&format!("api.example.com:{port}")))
+            let Decision::Allow(allowed) = decide(&policy, &OWN, &target(&format!("api.example.com:{port}")))
             else {
                 panic!("{port}");
             };
@@ -387,9 +391,9 @@ pub(crate) mod tests {
     #[test]
     fn one_tcp_rule_is_enough_and_is_the_one_that_is_named() {
         let policy = policy(&["*.example.com", "a.example.com:443/tcp"], &[]);
-        let Decision::Allow(allowed) = decide(&policy, &target("a.example.com:443")) else { panic!() };
+        let Decision::Allow(allowed) = decide(&policy, &OWN, &target("a.example.com:443")) else { panic!() };
         assert_eq!(allowed.rule.value.check(), StreamCheck::DangerAnyBytes);
-        let Decision::Allow(allowed) = decide(&policy, &target("a.example.com:80")) else { panic!() };
+        let Decision::Allow(allowed) = decide(&policy, &OWN, &target("a.example.com:80")) else { panic!() };
         assert_eq!(allowed.rule.value.to_string(), "*.example.com");
     }
 
@@ -415,15 +419,15 @@ pub(crate) mod tests {
                 "ai-jail: no.test:80 is denied (by the rule no.test); remove that rule to allow it",
             ),
         ] {
-            let Decision::Deny(denial) = decide(&policy, &target(text)) else { panic!("{text}") };
+            let Decision::Deny(denial) = decide(&policy, &OWN, &target(text)) else { panic!("{text}") };
             assert_eq!(denial.to_string(), want);
         }
-        let denial = vet(&policy, &target("a.test:80"), "10.0.0.5".parse().unwrap()).unwrap_err();
+        let denial = vet(&policy, &OWN, &target("a.test:80"), "10.0.0.5".parse().unwrap()).unwrap_err();
         assert_eq!(
             denial.to_string(),
             "ai-jail: a.test:80 is not allowed (it leads to 10.0.0.5, a private address); allow it with --allow-private a.test"
         );
-        let denial = vet(&policy, &target("a.test:8080"), "::1".parse().unwrap()).unwrap_err();
+        let denial = vet(&policy, &OWN, &target("a.test:8080"), "::1".parse().unwrap()).unwrap_err();
         assert_eq!(
             denial.to_string(),
             "ai-jail: a.test:8080 is not allowed (it leads to ::1, a loopback address); allow it with --allow-host [::1]:8080"

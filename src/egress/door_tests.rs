@@ -17,6 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::decide::tests::OWN;
 use super::gate::Gate;
 use super::limits::Deadlines;
 use super::resolve::Lookup;
@@ -113,8 +114,13 @@ fn jail(policy: NetPolicy) -> Jail {
 /// Like [`jail`], with these deadlines and a resolver outside that knows these addresses for every name.
 fn jail_with(policy: NetPolicy, deadlines: Deadlines, ips: &[IpAddr]) -> Jail {
     let seen = Arc::new(Seen::default());
-    let (mut gate, late) =
-        Gate::new(Arc::new(policy), Arc::clone(&seen) as _, Arc::clone(&seen) as _, deadlines);
+    let (mut gate, late) = Gate::new(
+        Arc::new(policy),
+        OwnAddresses::fixed(&OWN),
+        Arc::clone(&seen) as _,
+        Arc::clone(&seen) as _,
+        deadlines,
+    );
     gate.lookup = Arc::new(FixedLookup { ips: ips.to_vec(), asked: Mutex::default() });
     gate.original = |stream| {
         let name_address = Ipv4Addr::new(198, 18, 0, 2);

@@ -15,6 +15,7 @@ use crate::egress::limits::{
     MAX_LATE_LISTENERS, MAX_LOOKUPS, RESERVED_DESCRIPTORS,
 };
 use crate::egress::names::{NamePool, Owner};
+use crate::egress::own::OwnAddresses;
 use crate::egress::reach;
 use crate::egress::resolve::{Lookup, SystemLookup};
 use crate::egress::{Door, LateBind, NetEvent, Observer, Verdict};
@@ -27,6 +28,7 @@ const LATE_QUEUE: usize = 16;
 /// The shared state of the doors.
 pub(super) struct Gate {
     pub(super) policy: Arc<NetPolicy>,
+    pub(super) own: OwnAddresses,
     pub(super) names: NamePool,
     pub(super) deadlines: Deadlines,
     /// A permit per connection, over all doors.
@@ -54,6 +56,7 @@ impl Gate {
     /// The gate, and the queue of listeners that it will have made.
     pub(super) fn new(
         policy: Arc<NetPolicy>,
+        own: OwnAddresses,
         late: Arc<dyn LateBind>,
         observer: Arc<dyn Observer>,
         deadlines: Deadlines,
@@ -63,6 +66,7 @@ impl Gate {
         let (slots, outside) = slots();
         let gate = Self {
             policy,
+            own,
             names: NamePool::new(wildcards),
             deadlines,
             slots: Arc::new(Semaphore::new(slots)),
@@ -83,7 +87,7 @@ impl Gate {
 
     /// Decides about `target` and tells the observer.
     pub(super) fn admit(&self, door: Door, target: &Authority) -> Result<Allowed<'_>, Denial> {
-        match decide(&self.policy, target) {
+        match decide(&self.policy, &self.own.now(), target) {
             Decision::Allow(allowed) => {
                 self.tell(door, target, Verdict::Allowed { rule: allowed.rule.value.to_string() });
                 Ok(allowed)
@@ -110,7 +114,7 @@ impl Gate {
     /// Tells the observer that the resolver denied `name`, for the reason that holds for it on port 443.
     pub(super) fn tell_no_such_name(&self, name: &HostName) {
         let target = Authority { host: Host::Name(name.clone()), port: 443 };
-        if let Decision::Deny(denial) = decide(&self.policy, &target) {
+        if let Decision::Deny(denial) = decide(&self.policy, &self.own.now(), &target) {
             let verdict = Verdict::Denied { code: denial.reason.code(), line: denial.to_string() };
             self.observer.decided(NetEvent {
                 door: Door::Resolver,

@@ -21,6 +21,8 @@ mod gate;
 mod http;
 mod listener;
 mod opening;
+#[expect(clippy::disallowed_methods, reason = "knows when it read them")]
+pub(crate) mod own;
 mod proxy;
 mod reply;
 #[expect(clippy::disallowed_methods, reason = "asks for names and dials")]
@@ -42,6 +44,7 @@ use std::sync::Arc;
 
 use crate::egress::gate::Gate;
 use crate::egress::limits::Deadlines;
+use crate::egress::own::OwnAddresses;
 use crate::policy::net::NetPolicy;
 
 /// The listeners, bound inside the jail's network namespace. Their blocking mode does not matter.
@@ -137,7 +140,8 @@ pub async fn serve(
     late: Arc<dyn LateBind>,
     observer: Arc<dyn Observer>,
 ) -> io::Result<Infallible> {
-    let (gate, late_listeners) = Gate::new(policy, late, observer, Deadlines::default());
+    let own = OwnAddresses::read().map_err(failure_of("every host (this machine's own addresses)"))?;
+    let (gate, late_listeners) = Gate::new(policy, own, late, observer, Deadlines::default());
     gate.tell_few_slots();
     serve_gate(doors, Arc::new(gate), late_listeners).await
 }

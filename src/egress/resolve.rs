@@ -113,10 +113,11 @@ async fn resolve(gate: &Gate, target: &Authority) -> Result<VecDeque<SocketAddr>
         Ok(Err(error)) => return Err(failed(error.to_string())),
         Err(_) => return Err(failed("it took too long".to_owned())),
     };
+    let own = gate.own.now();
     let mut denial = None;
     let mut passed = Vec::new();
     for ip in found.into_iter().take(MAX_ADDRESSES).map(|ip| ip.to_canonical()) {
-        match vet(&gate.policy, target, ip) {
+        match vet(&gate.policy, &own, target, ip) {
             Ok(()) => passed.push(SocketAddr::new(ip, target.port)),
             Err(refused) => denial = denial.or(Some(refused)),
         }

@@ -42,7 +42,7 @@ pub fn survey(
     warnings: &mut Vec<String>,
 ) -> Result<Facts> {
     let lockdown = settings.profile.value == Profile::Lockdown;
-    let system = mounts(&host.root, if lockdown { Extent::Minimal } else { Extent::Whole })?;
+    let system = mounts(&host.root, if lockdown { Extent::Minimal } else { Extent::Whole });
     let own = credentials::own(host);
     let bounds = Bounds { host, settings, project, system: &system, own: &own };
     let writable = !matches!(settings.profile.value, Profile::ReadOnly | Profile::Lockdown);
@@ -58,7 +58,7 @@ pub fn survey(
         agent => agent.clone(),
     };
     let toolchains =
-        if settings.toolchains.value { toolchains::detect(host, &project.root)? } else { Vec::new() };
+        if settings.toolchains.value { toolchains::detect(host, &project.root) } else { Vec::new() };
     let tool_config =
         if settings.toolchains.value { ToolConfig::read(host, &project.root) } else { ToolConfig::default() };
     let git = CarriedGitConfig::read(host);
@@ -139,7 +139,6 @@ pub fn survey(
             .filter(|entry| entry.is_absolute() && entry.is_dir())
             .collect(),
         landlock_abi: crate::sys::landlock::abi(),
-        own_addresses: own_addresses(),
         trust,
         trust_covers,
         resolv_conf: super::read_text(&host.at("/etc/resolv.conf")),
@@ -274,17 +273,6 @@ fn devbox_roots(root: &Path) -> Vec<PathBuf> {
                 && !VIRTUAL.iter().any(|name| entry.file_name() == *name)
         })
         .map(|entry| entry.path())
-        .collect()
-}
-
-fn own_addresses() -> Vec<std::net::IpAddr> {
-    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
-    interfaces
-        .filter_map(|interface| {
-            let address = interface.address?;
-            let v4 = address.as_sockaddr_in().map(|address| address.ip().into());
-            v4.or_else(|| address.as_sockaddr_in6().map(|address| address.ip().into()))
-        })
         .collect()
 }
 

@@ -1,5 +1,6 @@
 //! Why one path, host or variable is, or is not, in the jail.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -29,12 +30,12 @@ pub struct Answer {
 }
 
 /// Explains `question`: an absolute path (`paths` has resolved a relative one), `NAME` of a variable when it is written in
-/// capitals or is set, else a host, with or without a port.
-pub fn explain(policy: &Policy, question: &str, path: Option<&Path>) -> Answer {
+/// capitals or is set, else a host, with or without a port, on a machine with the addresses `own`.
+pub fn explain(policy: &Policy, own: &[IpAddr], question: &str, path: Option<&Path>) -> Answer {
     match path {
         Some(path) => explain_path(policy, path),
         None if is_variable(policy, question) => explain_variable(policy, question),
-        None => explain_host(policy, question),
+        None => explain_host(policy, own, question),
     }
 }
 
@@ -132,7 +133,7 @@ fn explain_variable(policy: &Policy, name: &str) -> Answer {
     answer("unset", why, Some(format!("--env {name}")))
 }
 
-fn explain_host(policy: &Policy, question: &str) -> Answer {
+fn explain_host(policy: &Policy, own: &[IpAddr], question: &str) -> Answer {
     let answer =
         |verdict, because: String, hint| Answer { asked: question.to_owned(), verdict, because, hint };
     let net = match &policy.network {
@@ -146,10 +147,10 @@ fn explain_host(policy: &Policy, question: &str) -> Answer {
         NetworkRule::DangerOpen => return answer("allowed", "the network is open".to_owned(), None),
         NetworkRule::Filtered(net) => net,
     };
-    explain_target(net, question)
+    explain_target(net, own, question)
 }
 
-fn explain_target(net: &NetPolicy, question: &str) -> Answer {
+fn explain_target(net: &NetPolicy, own: &[IpAddr], question: &str) -> Answer {
     let answer =
         |verdict, because: String, hint| Answer { asked: question.to_owned(), verdict, because, hint };
     let authority = Authority::parse(question.as_bytes())
@@ -158,7 +159,7 @@ fn explain_target(net: &NetPolicy, question: &str) -> Answer {
         Ok(target) => target,
         Err(error) => return answer("denied", error.to_string(), None),
     };
-    match decide(net, &target) {
+    match decide(net, own, &target) {
         Decision::Allow(allowed) => {
             let rule = format!("{} ({})", allowed.rule.value, allowed.rule.origin);
             if has_listener(net, &target) {
@@ -189,7 +190,7 @@ fn explain_target(net: &NetPolicy, question: &str) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::decide::tests::policy;
+    use crate::egress::decide::tests::{OWN, policy};
 
     #[test]
     fn a_host_is_explained_in_one_sentence_with_one_hint() {
@@ -225,11 +226,11 @@ mod tests {
                 Some("remove that rule"),
             ),
         ] {
-            let got = explain_target(&net, question);
+            let got = explain_target(&net, &OWN, question);
             let want = (verdict, because, hint);
             assert_eq!((got.verdict, got.because, got.hint.as_deref()), want, "{question}");
         }
-        let wide = explain_target(&policy(&["93.184.208.0/20:443"], &[]), "93.184.216.9:443");
+        let wide = explain_target(&policy(&["93.184.208.0/20:443"], &[]), &OWN, "93.184.216.9:443");
         assert!(
             wide.because.contains("only for programs that use the proxy") && wide.hint.is_none(),
             "{wide:?}"

@@ -14,7 +14,6 @@ pub mod terminal;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -81,8 +80,6 @@ pub struct Facts {
     pub path_entries: Vec<PathBuf>,
     /// The highest Landlock ABI of the kernel, if there is one.
     pub landlock_abi: Option<i32>,
-    /// The addresses of this machine's interfaces.
-    pub own_addresses: Vec<IpAddr>,
     /// The trust bundle for the jail, PEM.
     pub trust: Trust,
     /// The places where this system's programs look for the bundle.

@@ -1,7 +1,6 @@
 //! The network half of the policy: everything that the doors decide by.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use crate::config::settings::{NetworkMode, ResolveTarget};
 use crate::policy::host_rule::HostPattern;
@@ -21,6 +20,4 @@ pub struct NetPolicy {
     pub allow_private: Vec<Sourced<String>>,
     /// `--resolve`: where a host is dialled instead, by its canonical text. It allows no host.
     pub resolve: BTreeMap<String, Sourced<ResolveTarget>>,
-    /// The addresses of this machine's interfaces.
-    pub own_addresses: Vec<IpAddr>,
 }

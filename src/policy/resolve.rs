@@ -225,7 +225,6 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
         deny: settings.deny.clone(),
         allow_private: settings.allow_private.clone(),
         resolve: settings.resolve.clone(),
-        own_addresses: facts.own_addresses.clone(),
     })))
 }
 

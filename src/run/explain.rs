@@ -1,9 +1,11 @@
 //! `ai-jail explain`.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::cli::ExplainArgs;
+use crate::egress::own::addresses;
 use crate::error::{Error, Kind, Result};
 use crate::guard::watch::most_watches;
 use crate::host::Host;
@@ -13,6 +15,7 @@ use crate::report;
 use crate::sanitize::escape;
 use crate::sys::process::{own_signals, own_umask};
 
+use super::ahead::Ahead;
 use super::prepare::{Prepared, Request, prepare};
 
 /// The command whose run is explained when none is named: it is on every machine and no agent.
@@ -24,7 +27,7 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
     let command = if arguments.command.is_empty() { &any[..] } else { &arguments.command };
     let request =
         Request { options: &arguments.options, command, umask: own_umask(), ignored: own_signals() };
-    let prepared = prepare(&Host::read()?, &request)?;
+    let prepared = prepare(&Host::read()?, &request, Ahead::start())?;
     if arguments.targets.is_empty() {
         let Prepared { policy, plan, trees, .. } = &prepared;
         let more = trees.first().map_or(&[][..], |tree| tree.more.as_slice());
@@ -58,7 +61,7 @@ fn ask(prepared: &Prepared, target: &OsString) -> Result<Answer> {
     }
     // A name that exists is a path, whatever else it could be.
     if !is_path(&text) && std::fs::symlink_metadata(target).is_err() {
-        return Ok(answer(&prepared.policy, &text, None));
+        return Ok(answer(&prepared.policy, &own()?, &text, None));
     }
     let path = match text.strip_prefix("~/") {
         Some(below) => prepared.policy.home.join(below),
@@ -72,7 +75,13 @@ fn ask(prepared: &Prepared, target: &OsString) -> Result<Answer> {
             (Some(parent), Some(name)) => parent.join(name),
             _ => path,
         };
-    Ok(answer(&prepared.policy, &text, Some(&resolved)))
+    Ok(answer(&prepared.policy, &[], &text, Some(&resolved)))
+}
+
+/// The addresses of this machine, which no rule covers by chance.
+fn own() -> Result<Vec<IpAddr>> {
+    addresses()
+        .map_err(|error| Error::new(Kind::Machine, "cannot read this machine's own addresses").because(error))
 }
 
 fn line(answer: &Answer) -> String {
