@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::host::system::MountKind;
+use crate::plan::etc;
 use crate::plan::inner::{InnerLandlock, InnerSpec, InnerTerminal, Resource, Rlimit};
 use crate::plan::mounts::{Mounts, STAGING, writable};
 use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp};
@@ -44,6 +45,7 @@ pub struct Context {
 pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
     let mounts = Mounts::new(&policy.files, &policy.hidden, &policy.protected, &context.store)?;
     let mut operations = system(policy);
+    let (etc, shown) = etc::take(&mut operations, &mounts.operations);
     operations.push(BwrapOp::Bind {
         source: BindSource::System(context.program.clone()),
         dest: STAGE.into(),
@@ -51,11 +53,12 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
     });
     operations.push(BwrapOp::RemountReadOnly("/run/ai-jail".into()));
     operations.push(BwrapOp::Tmpfs(STAGING.into(), 0o700));
+    operations.extend(etc);
     operations.extend(mounts.operations.iter().cloned());
     operations.push(BwrapOp::RemountReadOnly("/dev".into()));
-    operations.push(BwrapOp::RemountReadOnly("/".into()));
-    let operations = [parents(&operations), operations].concat();
-    let mut door = mounts.door;
+    let operations = [parents(&operations, &shown), operations].concat();
+    let mut door = shown;
+    door.extend(mounts.door);
     if policy.proc_view == ProcView::Own {
         door.extend(proc::operations(policy.uid));
     }
@@ -63,6 +66,7 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
         // Landlock keeps pid 1, which is bubblewrap, out of the command's reach; without it its entries are covered.
         door.push(DoorOp::Hide { root: "/proc".into(), below: "1".into() });
     }
+    door.push(DoorOp::SealRoot);
     Ok(Plan {
         bwrap: context.bwrap.clone(),
         network: match &policy.network {
@@ -88,11 +92,12 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
 }
 
 /// The directories on the way to every destination, each once: bubblewrap would make them with modes of its own choice.
-fn parents(operations: &[BwrapOp]) -> Vec<BwrapOp> {
+fn parents(operations: &[BwrapOp], shown: &[DoorOp]) -> Vec<BwrapOp> {
     let mounted: Vec<&Path> = operations.iter().filter_map(BwrapOp::mounted).collect();
     let missing: BTreeSet<&Path> = operations
         .iter()
         .filter_map(BwrapOp::made)
+        .chain(shown.iter().filter_map(DoorOp::shown))
         .flat_map(|dest| dest.ancestors().skip(1))
         .filter(|parent| *parent != Path::new("/") && !mounted.iter().any(|mount| parent.starts_with(mount)))
         .collect();

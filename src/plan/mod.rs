@@ -2,6 +2,7 @@
 
 pub mod bwrap;
 pub mod compile;
+mod etc;
 pub mod inner;
 pub mod mounts;
 pub mod operation;

@@ -149,6 +149,23 @@ pub enum DoorOp {
         /// How it may be used.
         access: Access,
     },
+    /// Shows a part of a staged directory of the system at a place on the root, which is still writable.
+    Show {
+        /// The staged directory.
+        #[serde(with = "crate::plan::raw")]
+        staged: PathBuf,
+        /// The part: a path below it, free of symlinks.
+        #[serde(with = "crate::plan::raw")]
+        part: PathBuf,
+        /// Where it is shown, absolute.
+        #[serde(with = "crate::plan::raw")]
+        dest: PathBuf,
+        /// The source on the host, for the user.
+        #[serde(with = "crate::plan::raw")]
+        host: PathBuf,
+    },
+    /// Makes the root read-only, without what is mounted below it.
+    SealRoot,
     /// Binds a path onto itself.
     Pin {
         /// The root of the mount that holds it.
@@ -178,6 +195,16 @@ pub enum DoorOp {
         #[serde(with = "crate::plan::raw")]
         below: PathBuf,
     },
+}
+
+impl DoorOp {
+    /// Where it makes something new on the root.
+    pub fn shown(&self) -> Option<&Path> {
+        match self {
+            Self::Show { dest, .. } => Some(dest),
+            _ => None,
+        }
+    }
 }
 
 /// What to do about a mount point that is not there.

@@ -257,6 +257,8 @@ fn door(operation: &DoorOp) -> String {
         DoorOp::Place { staged, root, below, access: how, .. } => {
             format!("place {} {} from {}", access(*how), path(&root.join(below)), path(staged))
         }
+        DoorOp::Show { dest, host, .. } => format!("show {} from {}", path(dest), path(host)),
+        DoorOp::SealRoot => "remount read-only /".to_owned(),
         DoorOp::Pin { root, below, access: how } => {
             format!("pin {} {}", access(*how), path(&root.join(below)))
         }

@@ -15,7 +15,9 @@ use rustix::fs::{
     renameat_with, statat,
 };
 use rustix::io::Errno;
-use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
+use rustix::mount::{
+    MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount_remount, move_mount, open_tree, unmount,
+};
 
 use crate::plan::operation::{Access, DoorOp, Missing};
 use crate::sys::namespace::{MountLimit, restrict_mount};
@@ -59,6 +61,8 @@ pub(super) fn finish(
             DoorOp::Place { staged, root, below, missing, access } => {
                 place(staged, &Place { root, below }, *missing, *access, &mut notes)?
             }
+            DoorOp::Show { staged, part, dest, host } => show(staged, part, dest, host)?,
+            DoorOp::SealRoot => seal_root()?,
             DoorOp::Pin { root, below, access } => pin(&Place { root, below }, *access)?,
             DoorOp::Seal { root, below } => seal(&Place { root, below })?,
             DoorOp::Hide { root, below } => hide(&Place { root, below }, &empty)?,
@@ -174,6 +178,28 @@ fn place(
     restrict_mount(tree.as_fd(), limit(access))
         .map_err(|error| failed_io("restrict", &place.path(), error))?;
     mount_onto(&tree, &destination).map_err(|error| failed("mount", &place.path(), error))
+}
+
+/// Shows a part of a directory of the system. The root is ours alone until the door opens, and the directory root's.
+fn show(staged: &Path, part: &Path, dest: &Path, host: &Path) -> Result<(), Failure> {
+    let absent = |error| failed("find", host, error);
+    let object = beneath(plain(staged, OFlags::DIRECTORY).map_err(absent)?.as_fd(), part).map_err(absent)?;
+    let kind = match FileType::from_raw_mode(fstat(&object)?.st_mode) {
+        FileType::Directory => FileType::Directory,
+        _ => FileType::RegularFile,
+    };
+    create(CWD, dest, kind).map_err(|error| failed("make the mount point", dest, error))?;
+    let place = plain(dest, OFlags::empty()).map_err(|error| failed("open", dest, error))?;
+    let clone = clone_of(&object).map_err(|error| failed("clone", host, error))?;
+    restrict_mount(clone.as_fd(), MountLimit::ReadOnly)
+        .map_err(|error| failed_io("restrict", dest, error))?;
+    mount_onto(&clone, &place).map_err(|error| failed("mount", dest, error))
+}
+
+/// The last of the root: nothing more is made on it.
+fn seal_root() -> Result<(), Failure> {
+    let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+    mount_remount("/", flags, "").map_err(|error| failed("make read-only", Path::new("/"), error))
 }
 
 fn suits(found: &OwnedFd, missing: Missing) -> Result<bool, Failure> {
