@@ -3,14 +3,17 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use super::links;
-use crate::error::{Error, Kind, Result};
 use crate::presets::preset;
 
-static PRESET: &str = preset!("system");
+/// The table that is compiled in.
+#[expect(clippy::expect_used, reason = "compiled in; a test parses it")]
+static TABLE: LazyLock<Table> =
+    LazyLock::new(|| serde_json::from_str(preset!("system")).expect("system.toml parses"));
 
 /// How a path of the system is made in the jail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,23 +78,14 @@ pub enum Extent {
 }
 
 /// The rows of the table.
-///
-/// # Errors
-/// Never for the table that is compiled in, which a test reads.
-pub fn rows() -> Result<Vec<SystemRow>> {
-    let table: Table = serde_json::from_str(PRESET)
-        .map_err(|error| Error::new(Kind::Setup, "the system preset cannot be read").because(error))?;
-    Ok(table.mount)
+pub fn rows() -> &'static [SystemRow] {
+    &TABLE.mount
 }
 
 /// What of the table exists below `root` (which is `/` but in tests), in the order in which it is to be mounted: a parent
 /// comes before what lies below it.
-///
-/// # Errors
-/// As [`rows`].
-pub fn mounts(root: &Path, extent: Extent) -> Result<Vec<SystemMount>> {
-    let rows = rows()?;
-    let wanted = rows.iter().filter(|row| extent == Extent::Whole || !row.extra);
+pub fn mounts(root: &Path, extent: Extent) -> Vec<SystemMount> {
+    let wanted = rows().iter().filter(|row| extent == Extent::Whole || !row.extra);
     let mut parents = Parents::default();
     let mut listings = Listings::default();
     let mut mounts = Vec::new();
@@ -99,7 +93,7 @@ pub fn mounts(root: &Path, extent: Extent) -> Result<Vec<SystemMount>> {
         let paths = expand(root, &row.path, &mut listings);
         mounts.extend(paths.iter().filter_map(|path| show(root, path, row.show, &mut parents)));
     }
-    Ok(merge(mounts))
+    merge(mounts)
 }
 
 /// Joins lists of mounts into one: sorted so that parents come first, each destination once (the first that was given), and
@@ -108,9 +102,15 @@ pub fn merge(mounts: impl IntoIterator<Item = SystemMount>) -> Vec<SystemMount> 
     let mut sorted: Vec<SystemMount> = mounts.into_iter().collect();
     sorted.sort_by(|a, b| a.dest.cmp(&b.dest));
     let mut merged: Vec<SystemMount> = Vec::new();
+    // Where the mounts are whose destinations hold the last one: what is sorted by component leaves a directory for good.
+    let mut above: Vec<usize> = Vec::new();
     for mount in sorted {
-        let known = merged.iter().any(|known| known.dest == mount.dest || known.shows(&mount));
-        if !known {
+        while above.last().is_some_and(|&last| !mount.dest.starts_with(&merged[last].dest)) {
+            above.pop();
+        }
+        let mut holders = above.iter().map(|&holder| &merged[holder]);
+        if !holders.any(|known| known.dest == mount.dest || known.shows(&mount)) {
+            above.push(merged.len());
             merged.push(mount);
         }
     }
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn every_row_is_absolute_and_has_a_reason() {
-        let rows = rows().unwrap();
-        for row in &rows {
+        let rows = rows();
+        for row in rows {
             assert!(
                 row.path.starts_with('/') && !row.path.ends_with('/') && !row.path.contains(".."),
                 "{}",
@@ -261,7 +261,7 @@ mod tests {
             "/etc/environment",
             "/etc/profile.d",
         ] {
-            for row in rows().unwrap() {
+            for row in rows() {
                 let covers = match row.path.strip_suffix('*') {
                     Some(start) => secret.starts_with(start),
                     None => Path::new(secret).starts_with(&row.path) && row.show != Show::LinkOnly,
@@ -279,7 +279,7 @@ mod tests {
         }
         symlink("usr/bin", host.at("/bin")).unwrap();
         symlink("usr/lib64", host.at("/lib64")).unwrap();
-        let mounts = mounts(&host.root, Extent::Whole).unwrap();
+        let mounts = mounts(&host.root, Extent::Whole);
         assert_eq!(names(&mounts), ["/bin", "/lib32", "/lib64", "/opt", "/usr"]);
         assert_eq!(mounts[0].kind, MountKind::Symlink("usr/bin".into()));
         assert_eq!((&mounts[1].kind, &mounts[1].source), (&MountKind::Bind, &host.at("/lib32")));
@@ -312,12 +312,10 @@ mod tests {
     #[test]
     fn a_linked_home_is_a_link_and_a_real_one_is_left_out() {
         let (_dir, host) = machine();
-        assert!(
-            mounts(&host.root, Extent::Whole).unwrap().iter().all(|mount| mount.dest != Path::new("/home"))
-        );
+        assert!(mounts(&host.root, Extent::Whole).iter().all(|mount| mount.dest != Path::new("/home")));
         fs::rename(host.at("/home"), host.at("/var-home")).unwrap();
         symlink("var/home", host.at("/home")).unwrap();
-        let mounts = mounts(&host.root, Extent::Whole).unwrap();
+        let mounts = mounts(&host.root, Extent::Whole);
         assert_eq!(names(&mounts), ["/home"]);
         assert_eq!(mounts[0].kind, MountKind::Symlink("var/home".into()));
     }
@@ -330,7 +328,7 @@ mod tests {
         symlink(host.at("/nix/store/abc/services"), host.at("/etc/services")).unwrap();
         symlink("/nowhere", host.at("/etc/protocols")).unwrap();
         symlink("../usr/share/zoneinfo/UTC", host.at("/etc/localtime")).unwrap();
-        let mounts = mounts(&host.root, Extent::Whole).unwrap();
+        let mounts = mounts(&host.root, Extent::Whole);
         assert_eq!(names(&mounts), ["/etc/localtime", "/etc/services", "/nix/store"]);
         assert_eq!(mounts[1].source, host.at("/nix/store/abc/services"));
         assert_eq!(mounts[0].kind, MountKind::Symlink("../usr/share/zoneinfo/UTC".into()));
@@ -343,9 +341,9 @@ mod tests {
             fs::create_dir_all(host.root.join(dir)).unwrap();
         }
         fs::write(host.at("/etc/ld.so.cache"), "").unwrap();
-        let minimal = mounts(&host.root, Extent::Minimal).unwrap();
+        let minimal = mounts(&host.root, Extent::Minimal);
         assert_eq!(names(&minimal), ["/etc/ld.so.cache", "/etc/ssl/certs", "/opt", "/usr"]);
-        let whole = mounts(&host.root, Extent::Whole).unwrap();
+        let whole = mounts(&host.root, Extent::Whole);
         assert_eq!(whole.len(), minimal.len() + 2);
     }
 }

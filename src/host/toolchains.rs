@@ -4,13 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use super::needs::Needs;
 use super::system::{MountKind, SystemMount};
 use super::{Host, links};
-use crate::error::{Error, Kind, Result};
 use crate::presets::preset;
 
 /// Files in which tools keep tokens, looked for in every root that is shown as a whole.
@@ -33,7 +33,10 @@ const HIDDEN: [&str; 14] = [
 /// Of a pattern's matches no more are looked at.
 const MATCHES: usize = 4096;
 
-static PRESET: &str = preset!("toolchains");
+/// The table that is compiled in.
+#[expect(clippy::expect_used, reason = "compiled in; a test parses it")]
+static TABLE: LazyLock<Table> =
+    LazyLock::new(|| serde_json::from_str(preset!("toolchains")).expect("toolchains.toml parses"));
 
 /// A row of `presets/toolchains.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -83,22 +86,14 @@ struct Table {
 }
 
 /// The rows of the table.
-///
-/// # Errors
-/// Never for the table that is compiled in, which a test reads.
-pub fn rows() -> Result<Vec<ToolchainRow>> {
-    let table: Table = serde_json::from_str(PRESET)
-        .map_err(|error| Error::new(Kind::Setup, "the toolchain preset cannot be read").because(error))?;
-    Ok(table.toolchain)
+pub fn rows() -> &'static [ToolchainRow] {
+    &TABLE.toolchain
 }
 
 /// The toolchains of this machine: those of the table, then what else PATH leads to outside the system and the project.
-///
-/// # Errors
-/// As [`rows`].
-pub fn detect(host: &Host, project: &Path) -> Result<Vec<Toolchain>> {
+pub fn detect(host: &Host, project: &Path) -> Vec<Toolchain> {
     let bounds = Needs::new(host, project);
-    let mut found: Vec<Toolchain> = rows()?.iter().filter_map(|row| row.detect(host, &bounds)).collect();
+    let mut found: Vec<Toolchain> = rows().iter().filter_map(|row| row.detect(host, &bounds)).collect();
     let path = off_the_table(host, project, &bounds, &found);
     if !path.is_empty() {
         let hidden = path
@@ -114,7 +109,7 @@ pub fn detect(host: &Host, project: &Path) -> Result<Vec<Toolchain>> {
             hidden,
         });
     }
-    Ok(found)
+    found
 }
 
 impl ToolchainRow {

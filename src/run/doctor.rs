@@ -22,6 +22,7 @@ use crate::sanitize::escape;
 use crate::sys::process::{own_signals, own_umask};
 use crate::terminal::{Stream, Streams};
 
+use super::ahead::Ahead;
 use super::prepare::{Request, prepare};
 
 /// How long bubblewrap may take to say its version.
@@ -100,6 +101,7 @@ fn trial() -> Result<()> {
     let prepared = prepare(
         &Host::read()?,
         &Request { options: &options, command: &[OsString::from("true")], umask, ignored },
+        Ahead::start(),
     )?;
     let streams = Streams { stdin: Stream::Other, stdout: Stream::Other, stderr: Stream::Other };
     let supplies = Supplies { data: &prepared.data, covered: &prepared.covered, sources: &prepared.sources };

@@ -1,5 +1,6 @@
 //! The subcommands: each is the way of its data through the rooms.
 
+mod ahead;
 mod doctor;
 mod explain;
 mod prepare;
@@ -20,14 +21,16 @@ use crate::plan::show;
 use crate::report::{self, Reporter, Verbosity};
 use crate::sys::process::{own_signals, own_umask};
 
+use self::ahead::Ahead;
 use self::prepare::{Prepared, Request, prepare};
 
 /// Runs the command in a jail, or shows with `--dry-run` what that would mean. Returns the exit status.
 pub fn run(arguments: &RunArgs) -> Result<u8> {
     refuse_nesting()?;
     let (umask, ignored) = (own_umask(), own_signals());
-    // Started before anything is read, so that it is ready when the plan is.
+    // Started before anything is read, so that it is ready when the plan is; and before there is a second thread.
     let keeper = if arguments.dry_run { None } else { Some(Keeper::start()?) };
+    let ahead = Ahead::start();
     let host = Host::read()?;
     // Before anything is looked at: what a killed session left in protected places is not to be taken for the user's.
     let swept = match keeper {
@@ -35,7 +38,7 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
         None => Vec::new(),
     };
     let request = Request { options: &arguments.options, command: &arguments.command, umask, ignored };
-    let prepared = Prepared { swept, ..prepare(&host, &request).map_err(doctor::machine)? };
+    let prepared = Prepared { swept, ..prepare(&host, &request, ahead).map_err(doctor::machine)? };
     match keeper {
         Some(keeper) => session::run(keeper, &prepared, &Reporter::new(arguments.loudness.verbosity())),
         None if arguments.json => {

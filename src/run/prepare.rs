@@ -18,9 +18,11 @@ use crate::host::survey::survey;
 use crate::plan::Plan;
 use crate::plan::compile::{Context, compile};
 use crate::plan::inner::InnerTerminal;
-use crate::plan::seccomp::{self, Arch};
+use crate::plan::seccomp::Arch;
 use crate::policy::{Policy, ProtectedTree, resolve};
 use crate::terminal::{Stream, Streams};
+
+use super::ahead::Ahead;
 
 /// The managed policy of this machine.
 const MANAGED: &str = "/etc/ai-jail/managed.toml";
@@ -57,7 +59,7 @@ pub(super) struct Prepared {
 }
 
 /// Reads the machine and the configuration, resolves the policy, compiles the plan. Changes nothing.
-pub(super) fn prepare(host: &Host, request: &Request<'_>) -> Result<Prepared> {
+pub(super) fn prepare(host: &Host, request: &Request<'_>, ahead: Ahead) -> Result<Prepared> {
     // First: without it nothing else matters, and this is the error that helps.
     let bwrap = Bwrap::find(&host.environment.path_entries())?;
     let cwd = host.cwd.clone().unwrap_or_else(|| PathBuf::from("/"));
@@ -102,7 +104,7 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>) -> Result<Prepared> {
         bwrap: bwrap.path,
         program: own_program()?,
         store: host.xdg("XDG_DATA_HOME", ".local/share").join("ai-jail"),
-        seccomp: seccomp::program(arch, policy.debuggers)?,
+        seccomp: ahead.program(arch, policy.debuggers)?,
         terminal: if any_terminal { InnerTerminal::Foreground } else { InnerTerminal::None },
         umask: request.umask,
         ignored: request.ignored.clone(),

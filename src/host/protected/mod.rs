@@ -10,7 +10,7 @@ mod hard_links;
 mod scan;
 mod secrets;
 mod settings;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 mod trees;

@@ -14,7 +14,7 @@ fn setting(dirs: &[&str]) -> (tempfile::TempDir, Host, PathBuf) {
 }
 
 fn shown_below_home(host: &Host, project: &Path) -> Vec<String> {
-    let found = detect(host, project).unwrap();
+    let found = detect(host, project);
     let mut shown: Vec<String> = found
         .iter()
         .flat_map(|toolchain| &toolchain.mounts)
@@ -28,8 +28,8 @@ fn shown_below_home(host: &Host, project: &Path) -> Vec<String> {
 
 #[test]
 fn every_row_is_whole() {
-    let rows = rows().unwrap();
-    for row in &rows {
+    let rows = rows();
+    for row in rows {
         assert!(!row.reason.is_empty() && !row.roots.is_empty() && !row.mount.is_empty(), "{}", row.name);
         for root in &row.roots {
             assert!(root.starts_with("~/") || root.starts_with('$'), "{root}");
@@ -69,7 +69,7 @@ fn variables_point_elsewhere_and_are_carried() {
     let place = host.user.home.join("elsewhere/rustup");
     host.environment.vars.insert("RUSTUP_HOME".into(), place.clone().into());
     host.environment.vars.insert("CARGO_HOME".into(), host.user.home.join("none").into());
-    let found = detect(&host, &project).unwrap();
+    let found = detect(&host, &project);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].mounts[0].source, place);
     assert_eq!(found[0].env, [("RUSTUP_HOME".to_owned(), place.into_os_string())]);
@@ -94,7 +94,7 @@ fn a_variable_cannot_open_what_must_stay_closed() {
 
 #[test]
 fn a_variable_counts_only_when_it_leads_to_what_it_says() {
-    for row in rows().unwrap() {
+    for row in rows() {
         for name in row.roots.iter().filter_map(|root| root.strip_prefix('$')) {
             let (_dir, mut host, project) = setting(&["private"]);
             let place = host.user.home.join("private");
@@ -105,10 +105,10 @@ fn a_variable_counts_only_when_it_leads_to_what_it_says() {
                 fs::remove_dir(place.join(proof)).unwrap();
             }
             host.environment.vars.insert(name.into(), place.clone().into());
-            let found = detect(&host, &project).unwrap();
+            let found = detect(&host, &project);
             assert_eq!(found, [], "{name}");
             fs::create_dir_all(place.join(row.proof[0].replace('*', "x"))).unwrap();
-            assert_eq!(detect(&host, &project).unwrap().len(), 1, "control: {name}");
+            assert_eq!(detect(&host, &project).len(), 1, "control: {name}");
         }
     }
 }
@@ -129,7 +129,7 @@ fn files_with_tokens_are_hidden_in_what_is_shown() {
         let file = host.user.home.join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, "token").unwrap();
-        let found = detect(&host, &project).unwrap();
+        let found = detect(&host, &project);
         let hidden: Vec<_> = found.iter().flat_map(|toolchain| &toolchain.hidden).collect();
         assert_eq!(hidden, [&file], "{}", file.display());
         assert!(
@@ -141,14 +141,14 @@ fn files_with_tokens_are_hidden_in_what_is_shown() {
     let scripts = host.user.home.join("scripts");
     fs::write(scripts.join(".env"), "").unwrap();
     host.environment.vars.insert("PATH".into(), scripts.clone().into());
-    assert_eq!(detect(&host, &project).unwrap()[0].hidden, [scripts.join(".env")]);
+    assert_eq!(detect(&host, &project)[0].hidden, [scripts.join(".env")]);
 }
 
 #[test]
 fn a_root_that_is_a_link_is_shown_at_the_links_place() {
     let (_dir, host, project) = setting(&["data/nvm"]);
     symlink("data/nvm", host.user.home.join(".nvm")).unwrap();
-    let found = detect(&host, &project).unwrap();
+    let found = detect(&host, &project);
     let mount = &found[0].mounts[0];
     assert_eq!(
         (&mount.source, &mount.dest),
@@ -161,7 +161,7 @@ fn a_root_that_leads_into_the_system_is_shown_as_a_link() {
     let (_dir, host, project) = setting(&[]);
     fs::create_dir_all(host.at("/opt/nvm")).unwrap();
     symlink(host.at("/opt/nvm"), host.user.home.join(".nvm")).unwrap();
-    let found = detect(&host, &project).unwrap();
+    let found = detect(&host, &project);
     assert_eq!(found[0].mounts[0].kind, MountKind::Symlink(host.at("/opt/nvm")));
 }
 
