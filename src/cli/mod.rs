@@ -318,8 +318,8 @@ mod tests {
                 "--state cannot be `shared`; `shared` is not supported by this version; it takes one of jail, none",
             ),
             (
-                &["--deny", "*.pem", "x"],
-                "--deny is not supported by this version; ignoring it would silently not hold; leave it out",
+                &["--publish", "3000", "x"],
+                "--publish is not supported by this version; ignoring it would silently not hold; leave it out",
             ),
             (&["--network"], "--network <MODE> needs a value; `ai-jail --help` shows its form"),
             (

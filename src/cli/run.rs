@@ -83,6 +83,14 @@ pub struct RunOptions {
     #[arg(long, value_name = "PATH[:DEST]", action = ArgAction::Append, help_heading = "Project and files",
           value_hint = ValueHint::AnyPath)]
     pub rw: Vec<OsString>,
+    /// Deny what matches: it cannot be read, written, renamed or listed; a relative glob starts at the project.
+    #[arg(long, value_name = "GLOB", action = ArgAction::Append, help_heading = "Project and files",
+          value_hint = ValueHint::AnyPath)]
+    pub deny: Vec<OsString>,
+    /// Show something empty in place of what matches.
+    #[arg(long, value_name = "GLOB", action = ArgAction::Append, help_heading = "Project and files",
+          value_hint = ValueHint::AnyPath)]
+    pub mask: Vec<OsString>,
     /// Keep the private home after the run, or not.
     #[arg(long, value_name = "MODE", value_parser = word::<HomeMode>(), help_heading = "Home")]
     pub home: Option<HomeMode>,

@@ -10,6 +10,7 @@ use super::values::{self, Base, GrantPath};
 use super::words::{Problem, Word, nearest};
 use crate::cli::RunOptions;
 use crate::error::{Error, Kind, Result};
+use crate::policy::glob::Glob;
 use crate::policy::origin::{Layer, Origin, Sourced};
 use crate::sanitize::escape;
 
@@ -78,6 +79,8 @@ pub fn tables(options: &RunOptions, cwd: &Path, home: &Path, warnings: &mut Vec<
         read_write: grants("--rw", &options.rw, base, warnings)?,
         things: options.grant.iter().map(|thing| (*thing, flag("--grant", true))).collect(),
         sockets: sockets(&options.socket, base)?,
+        deny_files: globs("--deny", &options.deny, home)?,
+        mask_files: globs("--mask", &options.mask, home)?,
         home: options.home.map(|mode| flag("--home", mode)),
         state: options.state.map(|mode| flag("--state", mode)),
         inherit: options.inherit_env.map(|base| flag("--inherit-env", base)),
@@ -169,6 +172,15 @@ fn sockets(raw: &[OsString], base: Base<'_>) -> Result<Vec<Sourced<PathBuf>>> {
         Ok(flag("--socket", path))
     };
     raw.iter().map(read).collect()
+}
+
+fn globs(name: &str, raw: &[OsString], home: &Path) -> Result<Vec<Sourced<Glob>>> {
+    raw.iter()
+        .map(|text| {
+            let read = values::glob(text, home).map_err(|problem| usage(name, text, problem))?;
+            Ok(flag(name, read))
+        })
+        .collect()
 }
 
 fn list<T>(

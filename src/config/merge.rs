@@ -147,6 +147,8 @@ fn from_profile(profile: Sourced<Profile>, defaults: &ProfileDefaults) -> Settin
         read_write: Vec::new(),
         things: Default::default(),
         sockets: Vec::new(),
+        deny_files: Vec::new(),
+        mask_files: Vec::new(),
         protect: Sourced::new(Protect::Enforce, always()),
         home: Sourced::new(defaults.home, origin.clone()),
         state: Sourced::new(defaults.state, origin.clone()),
@@ -196,6 +198,8 @@ fn apply(settings: &mut Settings, tables: &Tables, hosts: HostsFrom, outside: &m
         HostsFrom::All => settings.sockets.extend(tables.sockets.iter().cloned()),
         HostsFrom::CommandLine => tables.sockets.iter().for_each(|socket| outside.push(&socket.origin)),
     }
+    settings.deny_files.extend(tables.deny_files.iter().cloned());
+    settings.mask_files.extend(tables.mask_files.iter().cloned());
     set(&mut settings.protect, &tables.protect);
     set(&mut settings.home, &tables.home);
     set(&mut settings.state, &tables.state);

@@ -65,6 +65,8 @@ pub(super) fn tighten(settings: &mut Settings, tables: &Tables, ignored: &mut Ig
         ignored.push(&variable.origin);
     }
 
+    settings.deny_files.extend(tables.deny_files.iter().cloned());
+    settings.mask_files.extend(tables.mask_files.iter().cloned());
     settings.deny.extend(tables.deny.iter().cloned());
     settings.env_exclude.extend(tables.env_exclude.iter().cloned());
     // A second list would be joined to the first, and so keep more names.

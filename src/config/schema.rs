@@ -16,6 +16,7 @@ use super::settings::{
 use super::values::{self, Base, GrantPath};
 use super::words::{Problem, Word as _};
 use crate::error::Result;
+use crate::policy::glob::Glob;
 use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::{Layer, Sourced};
 use crate::sanitize::escape;
@@ -32,6 +33,10 @@ pub struct Tables {
     pub things: BTreeMap<Thing, Sourced<bool>>,
     /// `grants.sockets`.
     pub sockets: Vec<Sourced<PathBuf>>,
+    /// `filesystem.deny`.
+    pub deny_files: Vec<Sourced<Glob>>,
+    /// `filesystem.mask`.
+    pub mask_files: Vec<Sourced<Glob>>,
     /// `filesystem.protect`.
     pub protect: Option<Sourced<Protect>>,
     /// `home.mode`.
@@ -166,6 +171,8 @@ impl Walk<'_> {
         match dotted {
             "filesystem.read_only" => tables.read_only = self.grants(value)?,
             "filesystem.read_write" => tables.read_write = self.grants(value)?,
+            "filesystem.deny" => tables.deny_files = self.globs(value)?,
+            "filesystem.mask" => tables.mask_files = self.globs(value)?,
             "filesystem.protect" => {
                 let on = value.bool()?;
                 let protect = if on.value { Protect::Enforce } else { Protect::DangerOff };
@@ -245,6 +252,10 @@ impl Walk<'_> {
             },
         }
         Ok(true)
+    }
+
+    fn globs(&self, value: Value<'_>) -> Result<Vec<Sourced<Glob>>> {
+        value.list(|text| values::glob(OsStr::new(text), self.base.home))
     }
 
     fn grants(&mut self, value: Value<'_>) -> Result<Vec<Sourced<GrantSpec>>> {

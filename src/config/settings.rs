@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use crate::policy::glob::Glob;
 use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::Sourced;
 use crate::terminal::Class;
@@ -176,6 +177,10 @@ pub struct Settings {
     pub things: BTreeMap<Thing, Option<Sourced<Thing>>>,
     /// Sockets of the host, absolute.
     pub sockets: Vec<Sourced<PathBuf>>,
+    /// Globs of what is denied.
+    pub deny_files: Vec<Sourced<Glob>>,
+    /// Globs of what is masked.
+    pub mask_files: Vec<Sourced<Glob>>,
     /// Protected paths.
     pub protect: Sourced<Protect>,
     /// The home.

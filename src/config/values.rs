@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::settings::ResolveTarget;
 use super::words::Problem;
 use crate::policy::authority::Host;
+use crate::policy::glob::Glob;
 use crate::policy::host_rule::HostPattern;
 
 /// Where the paths of a layer start.
@@ -92,6 +93,11 @@ pub fn socket_path(raw: &OsStr, base: Base<'_>) -> Result<PathBuf, Problem> {
         Some(directory) => Ok(directory.join(path)),
         None => Err(Problem::new("a path in this file must be absolute").hint("begin it with / or ~/")),
     }
+}
+
+/// Reads a glob of `deny` or `mask` (FS-8); `~` is `home`.
+pub fn glob(raw: &OsStr, home: &Path) -> Result<Glob, Problem> {
+    Glob::parse(raw, home).map_err(|refused| Problem::new(refused.why).hint(refused.fix))
 }
 
 /// Splits `PATH[:DEST]` at the last `:` that a `/` follows.

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::host::protected::{TABLE, Where, folded};
-use crate::plan::operation::Access;
+use crate::plan::operation::{self, Access};
 use crate::policy::files::Source;
 use crate::policy::{Policy, TreeKind};
 
@@ -30,7 +30,7 @@ pub struct Spot {
     pub below: PathBuf,
 }
 
-/// A mount of the jail's that holds a protected path.
+/// A mount of the jail's that holds or covers a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cover {
     /// The root of the mount that the path is seen through, in the jail.
@@ -38,7 +38,7 @@ pub struct Cover {
     /// The path below it.
     pub below: PathBuf,
     /// How it is held.
-    pub access: Access,
+    pub how: operation::Cover,
 }
 
 /// The trees, what is protected in them, and how the jail holds it.
@@ -90,7 +90,7 @@ impl Ground {
                 covers.entry(source.join(&held.below)).or_default().push(Cover {
                     root: held.root.clone(),
                     below: held.below.clone(),
-                    access: held.access,
+                    how: operation::Cover::Pin(held.access),
                 });
             }
         }
@@ -179,7 +179,7 @@ impl Ground {
             return false;
         }
         // What is read-only as a whole needs no watch inside.
-        if self.covers(&path).iter().any(|cover| cover.access == Access::ReadOnly) {
+        if self.covers(&path).iter().any(|cover| cover.how != operation::Cover::Pin(Access::Writable)) {
             return false;
         }
         match self.in_git(at) {

@@ -13,6 +13,7 @@ mod identity;
 pub mod left;
 pub mod live;
 pub mod masked;
+pub mod named;
 pub mod quarantine;
 pub mod record;
 pub mod repository;

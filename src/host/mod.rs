@@ -14,6 +14,7 @@ mod fixes;
 pub mod git;
 pub mod git_config;
 pub mod git_index;
+pub mod globs;
 mod grants;
 pub mod ini;
 pub mod kernel;

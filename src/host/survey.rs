@@ -15,6 +15,7 @@ use crate::policy::{Cover, CoverKind, Facts, Grant, ProtectedTree};
 
 use super::command::Command;
 use super::git_config::{CarriedGitConfig, Lfs};
+use super::globs::Veiled;
 use super::grants::Bounds;
 use super::needs::Needs;
 use super::project::Project;
@@ -22,7 +23,7 @@ use super::secrets::{self, Secret};
 use super::system::{Extent, MountKind, SystemMount, mounts};
 use super::toolchains::Toolchain;
 use super::toolconf::ToolConfig;
-use super::{Host, agents, credentials, grants, protected, things, toolchains, trust};
+use super::{Host, agents, credentials, globs, grants, protected, things, toolchains, trust};
 
 /// A database of terminals has a directory for each first character, and not more (numbers have two digits).
 const TERMINFO_ENTRIES: usize = 318;
@@ -93,9 +94,32 @@ pub fn survey(
         warnings,
     )?;
     let secrets = secrets::known(host, project, secrets, warnings);
+    let devbox_roots =
+        if settings.profile.value == Profile::Devbox { devbox_roots(&host.root) } else { Vec::new() };
+    let veiled = if settings.deny_files.is_empty() && settings.mask_files.is_empty() {
+        Veiled::default()
+    } else {
+        let shown = needs.iter().chain(toolchains.iter().flat_map(|toolchain| &toolchain.mounts));
+        let shown = shown.map(|mount| mount.source.as_path());
+        let shown = shown.chain(tool_config.mounts.iter().map(PathBuf::as_path));
+        let shown = shown.chain(git_outside.iter().chain(&devbox_roots).map(PathBuf::as_path));
+        let ground = globs::Ground {
+            project: &project.root,
+            grants: &grants.iter().map(|grant| grant.source.clone()).collect::<Vec<_>>(),
+            shown: &shown.map(Path::to_path_buf).collect::<Vec<_>>(),
+            system: &system
+                .iter()
+                .filter(|mount| mount.kind == MountKind::Bind)
+                .map(|mount| mount.source.clone())
+                .collect::<Vec<_>>(),
+            own: &own,
+        };
+        globs::find(&settings.deny_files, &settings.mask_files, &ground, warnings)?
+    };
     // What was looked at is what was held: nothing changed its name meanwhile.
     sources.confirm()?;
-    let covers = covers(host, project, &grants, own, &toolchains);
+    let mut covers = covers(host, project, &grants, own, &toolchains);
+    covers.extend(veiled.covers);
     Ok(Facts {
         user: host.user.clone(),
         environment: host.environment.vars.clone(),
@@ -127,11 +151,7 @@ pub fn survey(
         git_config: git.values,
         grants,
         things,
-        devbox_roots: if settings.profile.value == Profile::Devbox {
-            devbox_roots(&host.root)
-        } else {
-            Vec::new()
-        },
+        devbox_roots,
         path_entries: host
             .environment
             .path_entries()
@@ -143,6 +163,7 @@ pub fn survey(
         trust_covers,
         resolv_conf: super::read_text(&host.at("/etc/resolv.conf")),
         covers,
+        asked: veiled.asked,
         sources,
     })
 }

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::CgroupLimits;
-use crate::plan::operation::{Access, DoorOp};
+use crate::plan::operation::{Cover, DoorOp};
 
 /// Bytes of one message.
 pub const MESSAGE_LIMIT: usize = 64 * 1024;
@@ -80,7 +80,7 @@ pub enum Request {
     Signal(i32),
     /// Make a TCP listener in the jail's network namespace.
     Bind(SocketAddrV4),
-    /// Hold a protected path again, if it lost its mount; one [`Reply::Covered`] answers each.
+    /// Cover a path, if it has no mount, or lost it; one [`Reply::Covered`] answers each.
     Cover {
         /// The root of the mount that holds it.
         #[serde(with = "crate::plan::raw")]
@@ -88,8 +88,8 @@ pub enum Request {
         /// The path below it.
         #[serde(with = "crate::plan::raw")]
         below: PathBuf,
-        /// How it is held.
-        access: Access,
+        /// How.
+        how: Cover,
     },
     /// End the jail now.
     Kill,

@@ -250,8 +250,8 @@ fn tell(keeper: &Keeper, request: &Request) {
 
 /// Asks the warden to cover what may have lost its mount.
 fn cover(keeper: &Keeper, covers: Vec<Cover>) {
-    for Cover { root, below, access } in covers {
-        tell(keeper, &Request::Cover { root, below, access });
+    for Cover { root, below, how } in covers {
+        tell(keeper, &Request::Cover { root, below, how });
     }
 }
 

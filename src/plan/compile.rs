@@ -10,10 +10,12 @@ use crate::host::system::MountKind;
 use crate::plan::etc;
 use crate::plan::inner::{InnerLandlock, InnerSpec, InnerTerminal, Resource, Rlimit};
 use crate::plan::mounts::{Mounts, STAGING, writable};
-use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp};
+use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp, Veil};
 use crate::plan::{CgroupLimits, NetworkPlan, Plan, proc};
 use crate::policy::{NetworkRule, Policy, ProcView, Trust};
 
+/// Where the jail keeps what covers are made of: nothing of it can be used or changed there.
+pub const STORE: &str = "/run/ai-jail/covers";
 /// Where the in-jail stage is found inside; nothing can be written there.
 const STAGE: &str = "/run/ai-jail/ai-jail";
 /// Trees that every jail may write: tmpfs, devices, and its own processes' entries.
@@ -51,6 +53,9 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
         dest: STAGE.into(),
         access: Access::ReadOnly,
     });
+    if needs_store(policy) {
+        operations.push(BwrapOp::Dir(STORE.into()));
+    }
     operations.push(BwrapOp::RemountReadOnly("/run/ai-jail".into()));
     operations.push(BwrapOp::Tmpfs(STAGING.into(), 0o700));
     operations.extend(etc);
@@ -59,12 +64,20 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
     let operations = [parents(&operations, &shown), operations].concat();
     let mut door = shown;
     door.extend(mounts.door);
+    if needs_store(policy) {
+        door.insert(0, DoorOp::Store { path: STORE.into() });
+    }
     if policy.proc_view == ProcView::Own {
         door.extend(proc::operations(policy.uid));
     }
     if policy.landlock_abi.is_none() {
         // Landlock keeps pid 1, which is bubblewrap, out of the command's reach; without it its entries are covered.
-        door.push(DoorOp::Hide { root: "/proc".into(), below: "1".into() });
+        door.push(DoorOp::Hide {
+            root: "/proc".into(),
+            below: "1".into(),
+            veil: Veil::Empty,
+            holes: Vec::new(),
+        });
     }
     door.push(DoorOp::SealRoot);
     Ok(Plan {
@@ -89,6 +102,11 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
         cgroup: cgroup(policy),
         time: policy.limits.time_seconds.as_ref().map(|seconds| Duration::from_secs(seconds.value)),
     })
+}
+
+/// Whether something may have to be covered while the jail runs.
+fn needs_store(policy: &Policy) -> bool {
+    !policy.hidden.is_empty() || !policy.asked.is_empty()
 }
 
 /// The directories on the way to every destination, each once: bubblewrap would make them with modes of its own choice.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Kind, Result};
 use crate::plan::StoreOp;
 use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp, Missing, below};
-use crate::policy::files::{FileRule, FileRules, Shape, Source, Tree};
+use crate::policy::files::{FileRule, FileRules, Shape, Source, Tree, inside};
 use crate::policy::{Hidden, ProtectedPath};
 
 /// The tmpfs in which mounts wait for their place in a tree that others can change.
@@ -33,7 +33,19 @@ impl Mounts {
         store: &Path,
     ) -> Result<Self> {
         let mut mounts = Self::default();
+        // A cover in which a more specific rule shows something comes before that.
+        let (mut holed, whole): (Vec<&Hidden>, Vec<&Hidden>) =
+            hidden.iter().partition(|hidden| !hidden.holes.is_empty());
+        holed.sort_by_key(|hidden| {
+            std::cmp::Reverse(inside(&hidden.root, &hidden.below).components().count())
+        });
         for (index, rule) in rules.iter().enumerate() {
+            let deep = rule.dest.components().count();
+            while let Some(hidden) =
+                holed.pop_if(|hidden| inside(&hidden.root, &hidden.below).components().count() < deep)
+            {
+                mounts.door.push(hide(hidden));
+            }
             match rules.outer(rule) {
                 Some(outer) if outer.tree != Tree::Fixed => mounts.staged(index, rule, outer, store)?,
                 _ => {
@@ -42,11 +54,7 @@ impl Mounts {
                 }
             }
         }
-        mounts.door.extend(
-            hidden
-                .iter()
-                .map(|hidden| DoorOp::Hide { root: hidden.root.clone(), below: hidden.below.clone() }),
-        );
+        mounts.door.extend(holed.into_iter().rev().chain(whole).map(hide));
         for path in protected {
             mounts.door.push(DoorOp::Pin {
                 root: path.root.clone(),
@@ -116,6 +124,15 @@ impl Mounts {
             Source::Device(_) => BwrapOp::Device { source, dest },
             _ => BwrapOp::Bind { source, dest, access: rule.access },
         });
+    }
+}
+
+fn hide(hidden: &Hidden) -> DoorOp {
+    DoorOp::Hide {
+        root: hidden.root.clone(),
+        below: hidden.below.clone(),
+        veil: hidden.veil,
+        holes: hidden.holes.clone(),
     }
 }
 

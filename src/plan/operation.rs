@@ -15,6 +15,26 @@ pub enum Access {
     Writable,
 }
 
+/// What stands in the place of something that is covered. Of two for one path the greater one holds (FS-4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Veil {
+    /// Something empty that can be read.
+    Empty,
+    /// Something that nobody has a permission for.
+    Closed,
+}
+
+/// How a path is kept from the jail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cover {
+    /// By a mount of itself.
+    Pin(Access),
+    /// By something that holds nothing.
+    Veil(Veil),
+}
+
 /// Where bubblewrap takes a bind mount from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BindSource {
@@ -177,7 +197,7 @@ pub enum DoorOp {
         /// Read-only for a protected path; writable only against renaming.
         access: Access,
     },
-    /// Covers a path by something empty that cannot be written.
+    /// Covers a path by something that holds nothing and cannot be written.
     Hide {
         /// The root of the mount that holds it.
         #[serde(with = "crate::plan::raw")]
@@ -185,6 +205,19 @@ pub enum DoorOp {
         /// The path below it.
         #[serde(with = "crate::plan::raw")]
         below: PathBuf,
+        /// By what.
+        veil: Veil,
+        /// Mount points that are made in the cover of a directory, for what a more specific rule shows in it; relative
+        /// to the path, parents first.
+        #[serde(default)]
+        holes: Vec<Hole>,
+    },
+    /// Puts what covers are made of to a place in the jail where nobody can change it, so that more of them can be made
+    /// while the jail runs.
+    Store {
+        /// An empty directory of the jail's.
+        #[serde(with = "crate::plan::raw")]
+        path: PathBuf,
     },
     /// Makes a path read-only, if there is one.
     Seal {
@@ -205,6 +238,16 @@ impl DoorOp {
             _ => None,
         }
     }
+}
+
+/// A mount point in the cover of a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hole {
+    /// Below the directory.
+    #[serde(with = "crate::plan::raw")]
+    pub below: PathBuf,
+    /// Whether a directory is mounted there, or something else.
+    pub is_directory: bool,
 }
 
 /// What to do about a mount point that is not there.

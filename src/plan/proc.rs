@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::plan::operation::DoorOp;
+use crate::plan::operation::{DoorOp, Veil};
 use crate::presets::preset;
 
 /// `presets/proc.toml`.
@@ -49,7 +49,9 @@ pub fn operations(uid: u32) -> Vec<DoorOp> {
     let rows = rows.flat_map(|row| row.names.iter().map(move |name| (name, row.hold)));
     rows.map(|(name, hold)| match hold {
         Hold::ReadOnly => DoorOp::Seal { root: "/proc".into(), below: name.into() },
-        Hold::Hidden => DoorOp::Hide { root: "/proc".into(), below: name.into() },
+        Hold::Hidden => {
+            DoorOp::Hide { root: "/proc".into(), below: name.into(), veil: Veil::Empty, holes: Vec::new() }
+        }
     })
     .collect()
 }

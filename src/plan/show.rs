@@ -4,18 +4,18 @@ mod protection;
 
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::config::settings::{Limits, TerminalFilter, TerminalSettings};
-use crate::plan::operation::{Access, BwrapOp, DoorOp};
+use crate::plan::operation::{Access, BwrapOp, DoorOp, Veil};
 use crate::plan::seccomp::Debuggers;
 use crate::plan::{NetworkPlan, Plan};
 use crate::policy::files::{FileRule, Source};
 use crate::policy::origin::{Layer, Sourced};
 use crate::policy::secrets::SecretRule;
-use crate::policy::{NetworkRule, Policy, env};
+use crate::policy::{Hidden, NetworkRule, Policy, env};
 use crate::sanitize::escape;
 use crate::terminal::Class;
 
@@ -60,8 +60,19 @@ pub fn rules(policy: &Policy) -> String {
     }
     secrets(&mut out, &policy.secrets);
     let secret = |path: &Path| policy.secrets.iter().any(|secret| secret.path == path);
-    for hidden in policy.hidden.iter().filter(|hidden| !secret(&hidden.root.join(&hidden.below))) {
-        let _ = writeln!(out, "  hidden {}  ({})", path(&hidden.root.join(&hidden.below)), hidden.reason);
+    if !policy.asked.is_empty() {
+        out.push_str("\ndenied and masked:\n");
+        for asked in &policy.asked {
+            let _ = writeln!(out, "  {} {}  ({})", veil(asked.veil), escape(&asked.text), asked.origin);
+        }
+    }
+    let hidden = policy.hidden.iter().filter(|hidden| hidden.is_asked || !secret(&inside(hidden)));
+    let hidden: Vec<&Hidden> = hidden.collect();
+    if !hidden.is_empty() {
+        out.push_str("\ncovered:\n");
+    }
+    for hidden in hidden {
+        let _ = writeln!(out, "  {} {}  ({})", how(hidden), path(&inside(hidden)), hidden.reason);
     }
     if !policy.opened.is_empty() {
         out.push_str("\nof this machine:\n");
@@ -121,6 +132,12 @@ pub fn json(policy: &Policy, plan: &Plan) -> Value {
         "opened": policy.opened,
         "secrets": policy.secrets.iter().map(|secret| json!({
             "path": secret.path.to_string_lossy(), "masked": secret.is_masked(), "reason": secret.why(),
+        })).collect::<Vec<_>>(),
+        "asked": policy.asked.iter().map(|asked| json!({
+            "glob": asked.text.to_string_lossy(), "how": veil(asked.veil), "origin": asked.origin,
+        })).collect::<Vec<_>>(),
+        "covered": policy.hidden.iter().map(|hidden| json!({
+            "path": inside(hidden).to_string_lossy(), "how": how(hidden), "reason": hidden.reason,
         })).collect::<Vec<_>>(),
         "environment": policy.environment.iter().map(|(name, value)| json!({ "name": name, "origin": value.origin })).collect::<Vec<_>>(),
         "network": match &policy.network {
@@ -263,8 +280,38 @@ fn door(operation: &DoorOp) -> String {
             format!("pin {} {}", access(*how), path(&root.join(below)))
         }
         DoorOp::Seal { root, below } => format!("seal ro {}", path(&root.join(below))),
-        DoorOp::Hide { root, below } => format!("hide {}", path(&root.join(below))),
+        DoorOp::Hide { root, below, veil, holes } => {
+            let verb = match veil {
+                Veil::Empty => "hide",
+                Veil::Closed => "deny",
+            };
+            let but = match holes.len() {
+                0 => String::new(),
+                count => format!(" but for {count} in it"),
+            };
+            format!("{verb} {}{but}", path(&root.join(below)))
+        }
+        DoorOp::Store { path: place } => format!("store covers {}", path(place)),
     }
+}
+
+fn veil(veil: Veil) -> &'static str {
+    match veil {
+        Veil::Empty => "mask",
+        Veil::Closed => "deny",
+    }
+}
+
+fn how(hidden: &Hidden) -> &'static str {
+    match (hidden.is_asked, hidden.veil) {
+        (false, _) => "hidden",
+        (true, Veil::Empty) => "masked",
+        (true, Veil::Closed) => "denied",
+    }
+}
+
+fn inside(hidden: &Hidden) -> PathBuf {
+    crate::policy::files::inside(&hidden.root, &hidden.below)
 }
 
 fn access(access: Access) -> &'static str {

@@ -9,18 +9,19 @@ use crate::config::settings::Profile;
 use crate::egress::decide::{Decision, Reason, decide};
 use crate::egress::reach::has_listener;
 use crate::host::system::MountKind;
-use crate::plan::operation::Access;
+use crate::plan::operation::{Access, Veil};
 use crate::policy::authority::{Authority, Host};
-use crate::policy::files::Source;
+use crate::policy::files::{Source, inside};
 use crate::policy::net::NetPolicy;
-use crate::policy::{NetworkRule, Policy, env};
+use crate::policy::{Asked, NetworkRule, Policy, env};
 
 /// An answer: what was asked, what holds, by which rule, and what would change it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Answer {
     /// What was asked, as it was understood.
     pub asked: String,
-    /// What holds: "writable", "readable", "reachable" (a socket or a device), "masked", "absent", "allowed", "denied", "set", "unset".
+    /// What holds: "writable", "readable", "reachable" (a socket or a device), "absent", "masked", "allowed", "denied",
+    /// "set", "unset".
     pub verdict: &'static str,
     /// The deciding rule and its source.
     pub because: String,
@@ -54,14 +55,15 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
     let answer =
         |verdict, because: String, hint| Answer { asked: path.display().to_string(), verdict, because, hint };
     let deepest = |held: &(PathBuf, String)| held.0.components().count();
-    if let Some(secret) = policy.secrets.iter().find(|secret| secret.path == path && secret.is_masked()) {
+    let covered = covered(policy, path);
+    let secret = policy.secrets.iter().find(|secret| secret.path == path && secret.is_masked());
+    if let (Some(secret), Some((ABSENT, _))) = (secret, &covered) {
         let because = format!("{} holds secrets: {}", path.display(), secret.why());
         let hint = (policy.profile.value != Profile::Lockdown).then(|| format!("--ro {}", path.display()));
         return answer("masked", because, hint);
     }
-    let hidden = policy.hidden.iter().map(|hidden| (hidden.root.join(&hidden.below), hidden.reason.clone()));
-    if let Some((place, reason)) = hidden.filter(|(place, _)| path.starts_with(place)).max_by_key(deepest) {
-        return answer("absent", format!("{} is covered: {reason}", place.display()), None);
+    if let Some((verdict, because)) = covered {
+        return answer(verdict, because, None);
     }
     let held = policy
         .protected
@@ -119,6 +121,39 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
         "no rule shows it".to_owned(),
         Some(format!("--ro {} or --rw {}", path.display(), path.display())),
     )
+}
+
+/// What is covered without anybody having asked for it is not there.
+const ABSENT: &str = "absent";
+
+/// What covers a path, or would if it were there. A more specific rule decides for itself.
+fn covered(policy: &Policy, path: &Path) -> Option<(&'static str, String)> {
+    let verdict = |veil| match veil {
+        Veil::Closed => "denied",
+        Veil::Empty => "masked",
+    };
+    let rule = policy.files.deciding(path);
+    let hidden = policy.hidden.iter().map(|hidden| (inside(&hidden.root, &hidden.below), hidden));
+    let hidden = hidden
+        .filter(|(place, _)| path.starts_with(place))
+        .filter(|(place, _)| !rule.is_some_and(|rule| rule.dest != *place && rule.dest.starts_with(place)))
+        .max_by_key(|(place, _)| place.components().count());
+    if let Some((place, hidden)) = hidden {
+        return Some(match hidden.is_asked {
+            true => (verdict(hidden.veil), format!("{} is {}", place.display(), hidden.reason)),
+            false => (ABSENT, format!("{} is covered: {}", place.display(), hidden.reason)),
+        });
+    }
+    let rule = rule?;
+    let Source::Host(source) = &rule.source else { return None };
+    let host = inside(source, path.strip_prefix(&rule.dest).ok()?);
+    let mut asked: Vec<&Asked> = policy.asked.iter().collect();
+    asked.sort_by_key(|asked| std::cmp::Reverse(asked.veil));
+    let asked = asked.into_iter().find(|asked| {
+        let mut places = host.ancestors().take_while(|place| place.starts_with(source));
+        places.any(|place| place != source && asked.matches.matches(place))
+    })?;
+    Some((verdict(asked.veil), format!("what is made there is {}", asked.reason())))
 }
 
 fn explain_variable(policy: &Policy, name: &str) -> Answer {

@@ -105,6 +105,11 @@ impl FileRules {
     }
 }
 
+/// A path below a mount, or its root when `below` is empty.
+pub fn inside(root: &Path, below: &Path) -> PathBuf {
+    if below.as_os_str().is_empty() { root.to_path_buf() } else { root.join(below) }
+}
+
 /// Adds what the grants say about a path of the host wherever else that path is shown (FS-4): what is read-only under one
 /// name is read-only under all.
 pub fn everywhere(mut rules: Vec<FileRule>, grants: &[Grant]) -> Vec<FileRule> {

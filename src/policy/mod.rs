@@ -5,6 +5,7 @@ pub mod authority;
 pub mod env;
 pub mod explain;
 pub mod files;
+pub mod glob;
 pub mod host_rule;
 pub mod net;
 pub mod origin;
@@ -23,10 +24,11 @@ use crate::host::secrets::SecretFile;
 use crate::host::sources::Sources;
 use crate::host::system::SystemMount;
 use crate::host::user::User;
-use crate::plan::operation::Access;
+use crate::plan::operation::{Access, Hole, Veil};
 use crate::plan::seccomp::Debuggers;
 
 use self::files::{FileRule, FileRules};
+use self::glob::Below;
 use self::net::NetPolicy;
 use self::origin::{Origin, Sourced};
 use self::secrets::SecretRule;
@@ -88,6 +90,8 @@ pub struct Facts {
     pub resolv_conf: Option<String>,
     /// What is covered wherever a rule shows it.
     pub covers: Vec<Cover>,
+    /// The user's `deny` and `mask`.
+    pub asked: Vec<Asked>,
     /// The sources as they were when they were looked at; the launch mounts these.
     pub sources: Sources,
 }
@@ -136,6 +140,47 @@ pub enum CoverKind {
     Installed,
     /// A secrets file of the project: everywhere.
     Secret,
+    /// What the user's `deny` and `mask` match: everywhere.
+    Asked(Veil, Named),
+    /// A symlink on the way to what the user named: it keeps its place, and is not covered.
+    Way,
+}
+
+/// How the user's `deny` or `mask` came to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Named {
+    /// By its name: the directories above it keep their places.
+    Literally,
+    /// By a glob, a symlink or another name of the same file.
+    ByMatch,
+}
+
+/// An entry of `deny` or `mask`, as it counts on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// What it matches.
+    pub matches: Below,
+    /// The path that it names, when it names one.
+    pub literal: Option<PathBuf>,
+    /// As it was written.
+    pub text: OsString,
+    /// What becomes of what it matches.
+    pub veil: Veil,
+    /// Where it is from.
+    pub origin: Origin,
+    /// Whether the path that it names is there.
+    pub is_found: bool,
+}
+
+impl Asked {
+    /// Why something is covered, as a clause.
+    pub fn reason(&self) -> String {
+        let how = match self.veil {
+            Veil::Closed => "denied",
+            Veil::Empty => "masked",
+        };
+        format!("{how} by `{}` ({})", crate::sanitize::escape(&self.text), self.origin)
+    }
 }
 
 /// The trust bundle.
@@ -204,13 +249,21 @@ pub struct ProtectedPath {
     pub reason: String,
 }
 
-/// A path that is covered by something empty.
+/// A path that is covered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hidden {
-    /// The destination of the rule whose tree holds it.
+    /// The destination of the rule, or of the system's mount, whose tree holds it.
     pub root: PathBuf,
-    /// Below it.
+    /// Below it; empty for the whole tree.
     pub below: PathBuf,
+    /// On the host.
+    pub host: PathBuf,
+    /// By what.
+    pub veil: Veil,
+    /// What a more specific rule shows in it.
+    pub holes: Vec<Hole>,
+    /// Whether the user's `deny` or `mask` asks for it.
+    pub is_asked: bool,
     /// Why.
     pub reason: String,
 }
@@ -280,6 +333,8 @@ pub struct Policy {
     pub hidden: Vec<Hidden>,
     /// The project's files that hold secrets, and what becomes of each.
     pub secrets: Vec<SecretRule>,
+    /// The user's `deny` and `mask`.
+    pub asked: Vec<Asked>,
     /// ai-jail's own directories that lie in a writable tree, covered there; they have to exist before the launch.
     pub own: Vec<PathBuf>,
     /// Sockets and devices of the host that the jail reaches.

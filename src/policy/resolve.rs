@@ -6,6 +6,7 @@ mod home;
 mod protected;
 mod variables;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -65,8 +66,9 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         argv: facts.argv.clone(),
         agent: facts.agent.as_ref().map(|agent| agent.name.0.clone()),
         system: facts.system.clone(),
-        made: etc::made(settings, facts, &network, &home, &protected, &secrets),
+        made: etc::made(settings, facts, &network, &home, &protected, &secrets, &covers.hidden),
         hidden: covers.hidden,
+        asked: facts.asked.clone(),
         secrets,
         own: covers.own,
         opened: facts.things.opened.clone(),
@@ -142,6 +144,14 @@ fn rules(settings: &Settings, facts: &Facts, home: &Path, project_access: Access
     // What the user grants is the user's own, whole: nothing of the private home is put into it.
     let granted = |rule: &FileRule| facts.grants.iter().any(|grant| rule.dest.starts_with(&grant.dest));
     rules.retain(|rule| !(rule.origin.layer == Layer::BuiltIn && home::fills(rule, home) && granted(rule)));
+    // What the user denies as a whole is not shown again because a program would like it.
+    let asked: HashSet<&Path> = covers::asked(facts).map(|cover| cover.path.as_path()).collect();
+    rules.retain(|rule| match &rule.source {
+        Source::Host(source) if rule.origin.layer == Layer::BuiltIn && *source != facts.project => {
+            !source.ancestors().any(|above| asked.contains(above))
+        }
+        _ => true,
+    });
     // What the system's own mounts show already needs no rule.
     rules.retain(|rule| !matches!(&rule.source, Source::Host(source) if rule.access == Access::ReadOnly && system_shows(&facts.system, source, &rule.dest)));
     Ok(rules)

@@ -8,6 +8,7 @@ use crate::config::command_line::EnvScalars;
 use crate::config::layers::{Paths, load};
 use crate::config::merge::{Layers, merge};
 use crate::error::{Error, Kind, Result};
+use crate::guard::named::Named;
 use crate::host::Host;
 use crate::host::bwrap::Bwrap;
 use crate::host::command::Command;
@@ -96,6 +97,8 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>, ahead: Ahead) -> Resul
     })?;
     let mut warnings = Vec::new();
     let facts = survey(host, &settings, &project, &command, request.command.to_vec(), &mut warnings)?;
+    let state = host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail");
+    Named::of(&state, &facts.project).check(&facts.asked)?;
     let mut policy = resolve(&settings, &facts)?;
     policy.warnings.splice(0..0, warnings);
     let streams = Streams::detect();
@@ -119,7 +122,7 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>, ahead: Ahead) -> Resul
         swept: Vec::new(),
         trees: facts.trees,
         git: project.git,
-        state: host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail"),
+        state,
         sources: facts.sources,
     })
 }

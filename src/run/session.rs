@@ -1,6 +1,6 @@
 //! One session: the jail is held, recorded, started, attended, and what happened is said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -12,11 +12,12 @@ use crate::config::settings::{NetworkMode, Profile};
 use crate::egress::{Door, NetEvent, Observer, Verdict};
 use crate::error::{Error, Result};
 use crate::guard::live::Live;
+use crate::guard::named::Named;
 use crate::guard::{Guard, Places, left};
 use crate::launch::keeper::Keeper;
 use crate::launch::start::{Supplies, order};
 use crate::launch::supervisor::{End, SetUp, Supervisor};
-use crate::plan::operation::Access;
+use crate::plan::operation::{Access, Veil};
 use crate::plan::show;
 use crate::policy::secrets::lines;
 use crate::policy::{NetworkRule, Policy, terminal};
@@ -73,6 +74,11 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     for note in &held.notes {
         reporter.warn(note);
         record.add(&self::note(event::NoteKind::Mount, note));
+    }
+    if let Err(error) = Named::of(&prepared.state, &policy.project).remember(&policy.asked) {
+        reporter.warn(&format!(
+            "what is denied and masked by its name cannot be remembered ({error}): if it is missing at the next launch, nothing will say so"
+        ));
     }
     reporter.start_line(&start_line(policy));
     for line in lines(&policy.secrets, policy.profile.value) {
@@ -323,5 +329,18 @@ fn start_line(policy: &Policy) -> String {
         1 => "1 masked secrets file; ".to_owned(),
         count => format!("{count} masked secrets files; "),
     };
-    format!("profile {profile}; network {network}; {held}; {masked}{landlock}; seccomp")
+    let covered = covered(policy);
+    format!("profile {profile}; network {network}; {held}{covered}; {masked}{landlock}; seccomp")
+}
+
+/// How much of what the user denies and masks is there.
+fn covered(policy: &Policy) -> String {
+    if policy.asked.is_empty() {
+        return String::new();
+    }
+    let count = |veil| {
+        let asked = policy.hidden.iter().filter(|hidden| hidden.is_asked && hidden.veil == veil);
+        asked.map(|hidden| &hidden.host).collect::<BTreeSet<_>>().len()
+    };
+    format!("; {} denied, {} masked", count(Veil::Closed), count(Veil::Empty))
 }

@@ -8,6 +8,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod covers;
 mod grants;
 mod guard_recovery;
 mod ipc;

@@ -131,9 +131,14 @@ fn an_error_cites_the_place_and_the_nearest_key() {
             "/c.toml:2:1: unknown key `agents.claude.hom`; did you mean `home`?\n  2 | hom.state = \"none\"\n    | ^^^",
         ),
         (
-            "[filesystem]\ndeny = [\"*.pem\"]",
-            "/c.toml:2:1: `filesystem.deny` is not supported by this version; ignoring it would silently not hold; \
-             remove it\n  2 | deny = [\"*.pem\"]\n    | ^^^^",
+            "[network]\nech = \"refuse\"",
+            "/c.toml:2:1: `network.ech` is not supported by this version; ignoring it would silently not hold; \
+             remove it\n  2 | ech = \"refuse\"\n    | ^^^",
+        ),
+        (
+            "[filesystem]\ndeny = [\"*.{pem,key}\"]",
+            "/c.toml:2:9: `*.{pem,key}` is no good for `filesystem.deny`; braces are not understood; write *.pem and \
+             *.key as two entries\n  2 | deny = [\"*.{pem,key}\"]\n    |         ^^^^^^^^^^^^^",
         ),
         (
             "[secrets]\nA = { hosts = [\"x\"] }",

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::guard::record::Tree;
-use crate::plan::operation::Access;
+use crate::plan::operation::{self, Access};
 use crate::policy::TreeKind;
 
 /// How long the kernel and the thread may take.
@@ -28,7 +28,8 @@ impl Case {
         before.iter().for_each(|path| write(&root.join(path), "x"));
         let covers = protected.iter().map(|below| {
             let access = if *below == ".git" { Access::Writable } else { Access::ReadOnly };
-            let cover = Cover { root: "/inside".into(), below: below.into(), access };
+            let cover =
+                Cover { root: "/inside".into(), below: below.into(), how: operation::Cover::Pin(access) };
             (root.join(below), vec![cover])
         });
         let tree = Tree {

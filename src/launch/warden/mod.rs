@@ -166,8 +166,8 @@ fn attend(socket: BorrowedFd<'_>, mut held: Held, reaper: &mut Reaper) -> Result
                     hold::open(door.as_ref())?;
                 }
                 Some((Request::Signal(number), _)) => signal(held.pid, number),
-                Some((Request::Cover { root, below, access }, _)) => {
-                    send(socket, &Reply::Covered(mounts::cover(&root, &below, access)), &[])?
+                Some((Request::Cover { root, below, how }, _)) => {
+                    send(socket, &Reply::Covered(mounts::cover(&root, &below, how)), &[])?
                 }
                 Some((Request::Bind(address), _)) => match network::listener(address) {
                     Ok(listener) => send(socket, &Reply::Bound(address, true), &[listener.as_fd()])?,

@@ -25,8 +25,10 @@ use crate::sys::namespace::{MountLimit, restrict_mount};
 use super::Failure;
 
 mod cover;
+mod hide;
 
 pub(super) use self::cover::cover;
+use self::hide::{Covers, hide};
 
 /// How many random names are tried for what is moved aside.
 const ASIDE_ATTEMPTS: usize = 16;
@@ -54,7 +56,7 @@ pub(super) fn finish(
     staging: Option<&Path>,
 ) -> Result<Vec<String>, Failure> {
     let mut notes = Vec::new();
-    let empty = Empty { staging };
+    let mut covers = Covers::new(staging);
     for operation in operations {
         match operation {
             DoorOp::Verify { path, source, host } => verify(path, sources.get(*source), host)?,
@@ -65,7 +67,10 @@ pub(super) fn finish(
             DoorOp::SealRoot => seal_root()?,
             DoorOp::Pin { root, below, access } => pin(&Place { root, below }, *access)?,
             DoorOp::Seal { root, below } => seal(&Place { root, below })?,
-            DoorOp::Hide { root, below } => hide(&Place { root, below }, &empty)?,
+            DoorOp::Hide { root, below, veil, holes } => {
+                hide(&Place { root, below }, *veil, holes, &mut covers)?
+            }
+            DoorOp::Store { path } => covers.store(path)?,
         }
     }
     if let Some(staging) = staging {
@@ -325,43 +330,6 @@ fn limit(access: Access) -> MountLimit {
         Access::ReadOnly => MountLimit::ReadOnly,
         Access::Writable => MountLimit::Plain,
     }
-}
-
-/// Something empty to cover paths with; made in the staging area when first needed.
-struct Empty<'a> {
-    staging: Option<&'a Path>,
-}
-
-impl Empty<'_> {
-    fn of(&self, kind: FileType) -> Result<OwnedFd, Failure> {
-        let Some(staging) = self.staging else {
-            return Err(Failure::new("nothing can be hidden", "there is no staging area"));
-        };
-        let (name, kind) = if kind == FileType::Directory {
-            ("empty-directory", kind)
-        } else {
-            ("empty-file", FileType::RegularFile)
-        };
-        let parent = openat(CWD, staging, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        create(parent.as_fd(), Path::new(name), kind)?;
-        let object = beneath(parent.as_fd(), Path::new(name))?;
-        let clone = clone_of(&object)?;
-        restrict_mount(clone.as_fd(), MountLimit::ReadOnly)
-            .map_err(|error| failed_io("restrict", staging, error))?;
-        Ok(clone)
-    }
-}
-
-fn hide(place: &Place<'_>, empty: &Empty<'_>) -> Result<(), Failure> {
-    let object = match place.open() {
-        Ok(object) => object,
-        // There is nothing to hide.
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-        Err(error) => return Err(failed("open", &place.path(), error)),
-    };
-    let kind = FileType::from_raw_mode(fstat(&object)?.st_mode);
-    let cover = empty.of(kind)?;
-    mount_onto(&cover, &object).map_err(|error| failed("hide", &place.path(), error))
 }
 
 fn clone_of(object: &OwnedFd) -> Result<OwnedFd, Errno> {

@@ -4,10 +4,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::config::settings::Settings;
-use crate::plan::operation::Access;
+use crate::plan::operation::{Access, Veil};
+use crate::policy::files::inside;
 use crate::policy::origin::Sourced;
 use crate::policy::secrets::SecretRule;
-use crate::policy::{Facts, NetworkRule, ProtectedPath, Trust};
+use crate::policy::{Asked, Facts, Hidden, NetworkRule, ProtectedPath, Trust};
+use crate::sanitize::escape;
 
 use super::home::project_name;
 
@@ -26,6 +28,7 @@ pub(super) fn made(
     home: &Path,
     protected: &[ProtectedPath],
     secrets: &[SecretRule],
+    hidden: &[Hidden],
 ) -> Vec<(PathBuf, Vec<u8>)> {
     let user = &facts.user;
     let (uid, gid, name, group) = (user.uid, user.gid, &user.name, &user.group);
@@ -53,7 +56,7 @@ pub(super) fn made(
         ("/etc/resolv.conf", resolver),
         ("/etc/machine-id", format!("{}\n", machine_id(&facts.project))),
         (GIT_CONFIG, git_config(&facts.git_config, secrets)),
-        ("/run/ai-jail/about", about(settings, facts, network, protected, secrets)),
+        ("/run/ai-jail/about", about(settings, facts, network, protected, secrets, hidden)),
     ];
     let mut files: Vec<(PathBuf, Vec<u8>)> =
         made.drain(..).map(|(path, text)| (PathBuf::from(path), text.into_bytes())).collect();
@@ -142,6 +145,7 @@ fn about(
     network: &NetworkRule,
     protected: &[ProtectedPath],
     secrets: &[SecretRule],
+    hidden: &[Hidden],
 ) -> String {
     let mut text = String::from(
         "You are inside ai-jail: a sandbox that the Linux kernel enforces. What is missing here was left out on purpose;\n\
@@ -181,6 +185,7 @@ fn about(
             text.push_str(&format!("  {}\n", secret.path.display()));
         }
     }
+    covered(&mut text, facts, hidden);
     if !protected.is_empty() {
         text.push_str("read-only in the project, because other tools run them by themselves (ask the user to change them outside):\n");
         for path in protected.iter().filter(|path| path.access == Access::ReadOnly).take(200) {
@@ -189,6 +194,33 @@ fn about(
     }
     text.push_str("git: commits work; what writes .git/config (remote add, config, submodule init, branch tracking) is for the user to run outside;\n     a worktree has to be added below the project: anywhere else it would be in this private home only\n");
     text
+}
+
+/// What the user denies and masks.
+fn covered(text: &mut String, facts: &Facts, hidden: &[Hidden]) {
+    for (veil, line) in [
+        (
+            Veil::Closed,
+            "denied by the user: cannot be read, written, renamed or listed (ask the user to change --deny or filesystem.deny)",
+        ),
+        (
+            Veil::Empty,
+            "masked by the user: something empty is in its place (ask the user to change --mask or filesystem.mask; do not commit it as empty)",
+        ),
+    ] {
+        let globs: Vec<&Asked> = facts.asked.iter().filter(|asked| asked.veil == veil).collect();
+        if globs.is_empty() {
+            continue;
+        }
+        text.push_str(&format!("{line}:\n"));
+        for asked in globs {
+            text.push_str(&format!("  what matches {}\n", escape(&asked.text)));
+        }
+        let paths = hidden.iter().filter(|hidden| hidden.is_asked && hidden.veil == veil);
+        for hidden in paths.take(200) {
+            text.push_str(&format!("  {}\n", escape(&inside(&hidden.root, &hidden.below))));
+        }
+    }
 }
 
 fn word(value: &impl serde::Serialize) -> String {

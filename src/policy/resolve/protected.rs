@@ -1,9 +1,12 @@
 //! What is held or covered in the trees that the jail may write.
 
+use std::collections::HashSet;
+use std::path::PathBuf;
+
 use crate::config::settings::{Protect, Settings};
 use crate::host::protected::Hold;
 use crate::plan::operation::Access;
-use crate::policy::files::{FileRules, Source};
+use crate::policy::files::{self, FileRules, Source};
 use crate::policy::{Facts, Hidden, ProtectedPath};
 
 /// What is held in every writable tree, less what is covered by something empty.
@@ -21,7 +24,8 @@ pub(super) fn protected(
         ));
         return Vec::new();
     }
-    let covered: Vec<_> = hidden.iter().map(|hidden| hidden.root.join(&hidden.below)).collect();
+    let covered: HashSet<PathBuf> =
+        hidden.iter().map(|hidden| files::inside(&hidden.root, &hidden.below)).collect();
     let mut protected = Vec::new();
     for rule in rules.iter().filter(|rule| rule.access == Access::Writable) {
         let Source::Host(source) = &rule.source else { continue };
@@ -29,7 +33,8 @@ pub(super) fn protected(
             for found in &tree.found {
                 let inside = rule.dest.join(&found.below);
                 // What is covered cannot be reached, and so not held either.
-                if covered.iter().any(|covered| inside.starts_with(covered)) {
+                let mut above = inside.ancestors().take_while(|above| above.starts_with(&rule.dest));
+                if above.any(|above| covered.contains(above)) {
                     continue;
                 }
                 // A more specific rule inside decides for itself.

@@ -3,13 +3,15 @@
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, openat, statx};
 
 use crate::launch::protocol::Covered;
+use crate::plan::compile::STORE;
+use crate::plan::operation::Cover;
 
 use super::*;
 
-/// Pins `below` in the mount at `root` unless it is a mount already. What fails is an answer: the jail goes on.
-pub(in crate::launch::warden) fn cover(root: &Path, below: &Path, access: Access) -> Covered {
+/// Covers `below` in the mount at `root` unless it is a mount already. What fails is an answer: the jail goes on.
+pub(in crate::launch::warden) fn cover(root: &Path, below: &Path, how: Cover) -> Covered {
     let place = Place { root, below };
-    match again(&place, access) {
+    match again(&place, how) {
         Ok(true) => Covered::Again,
         Ok(false) => Covered::Already,
         // Not there, or changed meanwhile: that is an event of its own.
@@ -18,7 +20,7 @@ pub(in crate::launch::warden) fn cover(root: &Path, below: &Path, access: Access
     }
 }
 
-fn again(place: &Place<'_>, access: Access) -> Result<bool, Errno> {
+fn again(place: &Place<'_>, how: Cover) -> Result<bool, Errno> {
     let (Some(parent), Some(name)) = (place.below.parent(), place.below.file_name()) else {
         return Ok(false);
     };
@@ -29,10 +31,16 @@ fn again(place: &Place<'_>, access: Access) -> Result<bool, Errno> {
     if mount_of(&object)? != mount_of(&parent)? {
         return Ok(false);
     }
-    let clone = clone_of(&object)?;
-    restrict_mount(clone.as_fd(), limit(access))
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    mount_onto(&clone, &object)?;
+    let cover = match how {
+        Cover::Pin(access) => {
+            let clone = clone_of(&object)?;
+            restrict_mount(clone.as_fd(), limit(access))
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+            clone
+        }
+        Cover::Veil(veil) => hide::from_store(Path::new(STORE), &object, veil)?,
+    };
+    mount_onto(&cover, &object)?;
     Ok(true)
 }
 
