@@ -314,8 +314,8 @@ mod tests {
             ),
             (&["--network", "yes", "x"], "--network cannot be `yes`; it takes one of off, filtered, open"),
             (
-                &["--state", "shared", "x"],
-                "--state cannot be `shared`; `shared` is not supported by this version; it takes one of jail, none",
+                &["--state", "share", "x"],
+                "--state cannot be `share`; it takes one of jail, shared, none; did you mean `shared`?",
             ),
             (
                 &["--publish", "3000", "x"],

@@ -94,7 +94,7 @@ pub struct RunOptions {
     /// Keep the private home after the run, or not.
     #[arg(long, value_name = "MODE", value_parser = word::<HomeMode>(), help_heading = "Home")]
     pub home: Option<HomeMode>,
-    /// Keep the agent's own state (login, history) in a place of ai-jail's, or nowhere.
+    /// The agent's own state (login, sessions): kept by ai-jail for all its projects, your own one, or kept nowhere.
     #[arg(long, value_name = "MODE", value_parser = word::<StateMode>(), help_heading = "Home")]
     pub state: Option<StateMode>,
     /// What the jail can reach: nothing, the allowed hosts, or everything.

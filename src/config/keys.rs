@@ -73,7 +73,7 @@ pub const KEYS: &[Key] = &[
     key("home", "mode", Here(Tightens)),
     key("home", "state", Here(Tightens)),
     key("home", "toolchains", Here(Tightens)),
-    key("home", "caches", Later),
+    key("home", "caches", Here(Tightens)),
     key("environment", "inherit", Here(Tightens)),
     key("environment", "ignore_default_excludes", Here(Tightens)),
     key("environment", "exclude", Here(Tightens)),

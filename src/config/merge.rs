@@ -12,8 +12,8 @@ use super::narrow::{Ignored, stricter, tighten};
 use super::profiles::{HostsFrom, ProfileDefaults};
 use super::schema::{File, Tables};
 use super::settings::{
-    HomeMode, Inherit, Limits, NetworkMode, Profile, Protect, Settings, TerminalFilter, TerminalSettings,
-    Thing,
+    CacheMode, HomeMode, Inherit, Limits, NetworkMode, Profile, Protect, Settings, TerminalFilter,
+    TerminalSettings, Thing,
 };
 use super::words::Word as _;
 use crate::cli::RunOptions;
@@ -153,6 +153,7 @@ fn from_profile(profile: Sourced<Profile>, defaults: &ProfileDefaults) -> Settin
         home: Sourced::new(defaults.home, origin.clone()),
         state: Sourced::new(defaults.state, origin.clone()),
         toolchains: Sourced::new(defaults.toolchains, origin.clone()),
+        caches: Sourced::new(CacheMode::Project, always()),
         inherit: Sourced::new(Inherit::Core, always()),
         ignore_default_excludes: Sourced::new(false, always()),
         env_exclude: Vec::new(),
@@ -204,6 +205,7 @@ fn apply(settings: &mut Settings, tables: &Tables, hosts: HostsFrom, outside: &m
     set(&mut settings.home, &tables.home);
     set(&mut settings.state, &tables.state);
     set(&mut settings.toolchains, &tables.toolchains);
+    set(&mut settings.caches, &tables.caches);
     set(&mut settings.inherit, &tables.inherit);
     set(&mut settings.ignore_default_excludes, &tables.ignore_default_excludes);
     settings.env_exclude.extend(tables.env_exclude.iter().cloned());

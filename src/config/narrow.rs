@@ -81,6 +81,7 @@ pub(super) fn tighten(settings: &mut Settings, tables: &Tables, ignored: &mut Ig
     stricter(&mut settings.home, &tables.home, |mode| *mode, ignored);
     stricter(&mut settings.state, &tables.state, |mode| *mode, ignored);
     stricter(&mut settings.toolchains, &tables.toolchains, |on| *on, ignored);
+    stricter(&mut settings.caches, &tables.caches, |mode| *mode, ignored);
     stricter(&mut settings.inherit, &tables.inherit, |base| *base, ignored);
     stricter(&mut settings.ignore_default_excludes, &tables.ignore_default_excludes, |on| *on, ignored);
     stricter(&mut settings.network, &tables.network, |mode| *mode, ignored);

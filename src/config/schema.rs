@@ -10,8 +10,8 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::cite::Source;
 use super::reader::{Entry, Text, Value, entries, is_agent_table, refused_agent_key, refused_key};
 use super::settings::{
-    EnvValue, GrantSpec, HomeMode, Inherit, Limits, NetworkMode, Profile, Protect, ResolveTarget, StateMode,
-    TerminalFilter, Thing,
+    CacheMode, EnvValue, GrantSpec, HomeMode, Inherit, Limits, NetworkMode, Profile, Protect, ResolveTarget,
+    StateMode, TerminalFilter, Thing,
 };
 use super::values::{self, Base, GrantPath};
 use super::words::{Problem, Word as _};
@@ -45,6 +45,8 @@ pub struct Tables {
     pub state: Option<Sourced<StateMode>>,
     /// `home.toolchains`.
     pub toolchains: Option<Sourced<bool>>,
+    /// `home.caches`.
+    pub caches: Option<Sourced<CacheMode>>,
     /// `environment.inherit`.
     pub inherit: Option<Sourced<Inherit>>,
     /// `environment.ignore_default_excludes`.
@@ -181,6 +183,7 @@ impl Walk<'_> {
             "home.mode" => tables.home = Some(value.word()?),
             "home.state" => tables.state = Some(value.word()?),
             "home.toolchains" => tables.toolchains = Some(value.bool()?),
+            "home.caches" => tables.caches = Some(value.word()?),
             "environment.inherit" => tables.inherit = Some(value.word()?),
             "environment.ignore_default_excludes" => tables.ignore_default_excludes = Some(value.bool()?),
             "environment.exclude" => tables.env_exclude = value.list(name_pattern)?,

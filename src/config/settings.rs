@@ -43,6 +43,18 @@ pub enum StateMode {
     None,
     /// A place of ours, one per agent.
     Jail,
+    /// The user's own, in the real home: what of it is run is read-only.
+    Shared,
+}
+
+/// Where tools keep what they download.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheMode {
+    /// In the private home, and so apart for each project.
+    Project,
+    /// In one place of ours for all projects: one can put into it what another one runs.
+    Shared,
 }
 
 /// What the jail can reach.
@@ -189,6 +201,8 @@ pub struct Settings {
     pub state: Sourced<StateMode>,
     /// Whether toolchains under the host's home are mounted.
     pub toolchains: Sourced<bool>,
+    /// Download caches.
+    pub caches: Sourced<CacheMode>,
     /// The base of the environment.
     pub inherit: Sourced<Inherit>,
     /// Whether variables whose names look like secrets may be inherited.

@@ -1,6 +1,6 @@
 //! Values that are words of a fixed list, and the nearest word to one that is not on it.
 
-use super::settings::{HomeMode, Inherit, NetworkMode, Profile, StateMode, Thing};
+use super::settings::{CacheMode, HomeMode, Inherit, NetworkMode, Profile, StateMode, Thing};
 
 /// A value that is written as one of a few words, the same ones in files, flags and the environment.
 pub trait Word: Copy + Send + Sync + Sized + 'static {
@@ -8,8 +8,6 @@ pub trait Word: Copy + Send + Sync + Sized + 'static {
     const NOUN: &'static str;
     /// Each word with its value.
     const WORDS: &'static [(&'static str, Self)];
-    /// Words of the documentation that this version does not have.
-    const LATER: &'static [&'static str] = &[];
 
     /// The value of `text`, or the reason why there is none.
     fn from_word(text: &str) -> Result<Self, Problem> {
@@ -17,13 +15,6 @@ pub trait Word: Copy + Send + Sync + Sized + 'static {
             return Ok(*value);
         }
         let words: Vec<&str> = Self::WORDS.iter().map(|(word, _)| *word).collect();
-        if Self::LATER.contains(&text) {
-            return Err(Problem::new(format!(
-                "the {} `{text}` is not supported by this version",
-                Self::NOUN
-            ))
-            .hint(format!("use one of {}", words.join(", "))));
-        }
         let problem = Problem::new(format!("a {} is one of {}", Self::NOUN, words.join(", ")));
         Err(match nearest(text, words.iter().copied()) {
             Some(word) => problem.hint(format!("did you mean `{word}`?")),
@@ -59,8 +50,13 @@ impl Word for HomeMode {
 
 impl Word for StateMode {
     const NOUN: &'static str = "state mode";
-    const WORDS: &'static [(&'static str, Self)] = &[("jail", Self::Jail), ("none", Self::None)];
-    const LATER: &'static [&'static str] = &["shared"];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("jail", Self::Jail), ("shared", Self::Shared), ("none", Self::None)];
+}
+
+impl Word for CacheMode {
+    const NOUN: &'static str = "cache mode";
+    const WORDS: &'static [(&'static str, Self)] = &[("project", Self::Project), ("shared", Self::Shared)];
 }
 
 impl Word for NetworkMode {
@@ -162,8 +158,6 @@ mod tests {
         let problem = NetworkMode::from_word("filterd").unwrap_err();
         assert_eq!(problem.why, "a network mode is one of off, filtered, open");
         assert_eq!(problem.hint.as_deref(), Some("did you mean `filtered`?"));
-        let problem = StateMode::from_word("shared").unwrap_err();
-        assert_eq!(problem.why, "the state mode `shared` is not supported by this version");
     }
 
     #[test]

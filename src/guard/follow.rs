@@ -98,6 +98,7 @@ mod tests {
             objects: names.map(object).to_vec(),
             kind: TreeKind::Files,
             more: Vec::new(),
+            parts: Vec::new(),
             home: "/nonexistent".into(),
             own: Vec::new(),
         };

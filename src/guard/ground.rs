@@ -62,9 +62,18 @@ struct Part {
     name: PathBuf,
     /// How many components stand before.
     before: usize,
-    place: Where,
-    /// Counts in trees of which it is one of the additional names, or in all.
-    more: bool,
+    counts: Counts,
+}
+
+/// In which directories of which trees a name counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    /// By its row of the table, in every tree.
+    Table(Where),
+    /// Anywhere, in trees of which it is one of the additional names.
+    More,
+    /// At the root, in trees of which it is a part.
+    Part,
 }
 
 impl Ground {
@@ -109,17 +118,12 @@ impl Ground {
         let table = TABLE
             .path
             .iter()
-            .flat_map(|row| row.names.iter().map(|name| (name.as_str(), row.r#where, false)));
-        let more =
-            trees.iter().flat_map(|tree| tree.more.iter().map(|name| (name.as_str(), Where::Anywhere, true)));
-        for (name, place, more) in table.chain(more) {
+            .flat_map(|row| row.names.iter().map(|name| (name.as_str(), Counts::Table(row.r#where))));
+        let more = trees.iter().flat_map(|tree| tree.more.iter().map(|name| (name.as_str(), Counts::More)));
+        let parts = trees.iter().flat_map(|tree| tree.parts.iter().map(|name| (name.as_str(), Counts::Part)));
+        for (name, counts) in table.chain(more).chain(parts) {
             for (before, part) in Path::new(name).iter().enumerate() {
-                rows.entry(part.to_owned()).or_default().push(Part {
-                    name: name.into(),
-                    before,
-                    place,
-                    more,
-                });
+                rows.entry(part.to_owned()).or_default().push(Part { name: name.into(), before, counts });
             }
         }
         Self { trees, known, held, covers, own, rows }
@@ -221,10 +225,14 @@ impl Ground {
         let mut touched = Vec::new();
         for part in self.rows.get(name).into_iter().flatten() {
             let Some(base) = base_of(&at.below, part) else { continue };
-            let elsewhere = part.place == Where::Root && !self.counts_as_root(at.tree, &base);
-            let others =
-                part.more && !self.trees[at.tree].more.iter().any(|name| part.name == Path::new(name));
-            if elsewhere || others {
+            let is_one_of = |names: &[String]| names.iter().any(|name| part.name == Path::new(name));
+            let counts = match part.counts {
+                Counts::Table(Where::Anywhere) => true,
+                Counts::Table(Where::Root) => self.counts_as_root(at.tree, &base),
+                Counts::More => is_one_of(&self.trees[at.tree].more),
+                Counts::Part => base.as_os_str().is_empty() && is_one_of(&self.trees[at.tree].parts),
+            };
+            if !counts {
                 continue;
             }
             if let Some(found) = self.present(at.tree, &base, &part.name)

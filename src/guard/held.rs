@@ -199,7 +199,7 @@ fn where_is(descriptor: &OwnedFd) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::BTreeMap;
 
     use super::*;
     use crate::guard::{Guard, Places};
@@ -220,9 +220,10 @@ mod tests {
         write("packages/c/.envrc", "mine");
         write("packages/d/.envrc", "mine");
         write(".envrc", "mine");
-        let roots = BTreeSet::from([root.as_path()]);
+        let roots = BTreeMap::from([(root.as_path(), Vec::new())]);
         let wanted = Trees {
             roots,
+            settings: &[],
             git: &[],
             project: &root,
             more: &[],

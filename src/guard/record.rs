@@ -40,6 +40,9 @@ pub struct Tree {
     /// Names of an agent preset of the user's that are protected too.
     #[serde(default)]
     pub more: Vec<String>,
+    /// Names that are protected at the root alone.
+    #[serde(default)]
+    pub parts: Vec<String>,
     /// The user's home, free of symlinks.
     #[serde(default, with = "crate::plan::raw")]
     pub home: PathBuf,
@@ -124,6 +127,7 @@ impl Record {
                     .collect(),
                 kind: tree.kind,
                 more: tree.more.clone(),
+                parts: tree.parts.clone(),
                 home: tree.home.clone(),
                 own: tree.own.clone(),
             })

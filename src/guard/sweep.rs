@@ -20,6 +20,8 @@ pub fn sweep(tree: &Tree, quarantine: &mut Quarantine) {
     let scope = Scope {
         root: &tree.root,
         more: &tree.more,
+        parts: &tree.parts,
+        settings: &[],
         home: &tree.home,
         uid: rustix::process::getuid().as_raw(),
         own: &tree.own,
@@ -106,6 +108,7 @@ mod tests {
                     objects: Vec::new(),
                     kind: TreeKind::Files,
                     more: Vec::new(),
+                    parts: Vec::new(),
                     home: "/nonexistent".into(),
                     own: Vec::new(),
                 },
@@ -114,6 +117,8 @@ mod tests {
             let scope = Scope {
                 root: &case.tree.root,
                 more: &[],
+                parts: &[],
+                settings: &[],
                 home: &case.tree.home,
                 uid: rustix::process::getuid().as_raw(),
                 own: &[],

@@ -50,6 +50,9 @@ pub struct Agent {
     /// Flags and subcommands that resume an earlier session.
     #[serde(default)]
     pub resume: Vec<String>,
+    /// What of a project's settings goes along to the agent's other projects.
+    #[serde(default)]
+    pub carry: Vec<Carry>,
     /// Loopback ports on which its login waits for the browser.
     #[serde(default)]
     pub callback_ports: Vec<u16>,
@@ -119,9 +122,27 @@ pub struct AgentState {
     /// (a file that mixes state with such settings).
     #[serde(default)]
     pub exec: Vec<String>,
+    /// Those of `exec` that are files of state as well: with the user's own state the jail gets a copy.
+    #[serde(default)]
+    pub mixed: Vec<String>,
+    /// Those of `exec` that are directories of what a running agent makes for itself: each project has its own.
+    #[serde(default)]
+    pub transient: Vec<String>,
     /// Files with credentials, relative to `path`.
     #[serde(default)]
     pub secrets: Vec<String>,
+}
+
+/// Values that an agent asks for once, in a file of JSON that holds executable settings too.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Carry {
+    /// The file, relative to the home.
+    pub file: String,
+    /// The keys, with dots where one is in another. None of them may name a program, a path or a host.
+    pub keys: Vec<String>,
+    /// Why.
+    pub reason: String,
 }
 
 /// A key of an agent.
@@ -147,6 +168,19 @@ pub struct Sandboxed {
     /// One line for the user, when the agent has only a flag or a setting for it.
     #[serde(default)]
     pub hint: Option<String>,
+}
+
+impl AgentState {
+    /// Whether all of it is executable: a directory of settings, or a file that mixes them with state.
+    pub fn is_executable(&self) -> bool {
+        self.exec.iter().any(|part| part == ".")
+    }
+
+    /// Whether the executable part of this name is a file: it has an ending, or is a dotfile.
+    pub fn is_file(&self, part: &String) -> bool {
+        let by_name = Path::new(part).extension().is_some() || part.starts_with('.');
+        by_name && !self.transient.contains(part)
+    }
 }
 
 impl Agent {
@@ -255,7 +289,7 @@ fn check(agent: Agent) -> Result<Agent> {
         .state
         .iter()
         .flat_map(|state| [&state.path].into_iter().chain(&state.exec).chain(&state.secrets));
-    for path in state.chain(&agent.protected) {
+    for path in state.chain(&agent.protected).chain(agent.carry.iter().map(|carry| &carry.file)) {
         let inner = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         if path.is_empty() || !Path::new(path).components().all(inner) {
             return Err(fail(format!("{path:?} is not a path below its place")));
@@ -267,6 +301,15 @@ fn check(agent: Agent) -> Result<Agent> {
         .any(|state| Path::new(&state.path).components().all(|part| part == Component::CurDir))
     {
         return Err(fail("the home as a whole cannot be state".into()));
+    }
+    for state in &agent.state {
+        let unknown = state.mixed.iter().chain(&state.transient).find(|part| !state.exec.contains(part));
+        if let Some(part) = unknown {
+            return Err(fail(format!("{part:?} is not in the `exec` of {:?}", state.path)));
+        }
+    }
+    if let Some(carry) = agent.carry.iter().find(|carry| !carry.file.ends_with(".json")) {
+        return Err(fail(format!("{:?} is not a file of JSON", carry.file)));
     }
     Ok(agent)
 }
@@ -357,6 +400,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_carried_along_runs_nothing_and_leads_nowhere() {
+        for carry in all().flat_map(|agent| &agent.carry) {
+            assert!(!carry.keys.is_empty() && carry.reason.len() > 8, "{carry:?}");
+            for key in &carry.keys {
+                let lower = key.to_ascii_lowercase();
+                for part in [
+                    "mcp",
+                    "hook",
+                    "command",
+                    "permission",
+                    "tool",
+                    "url",
+                    "path",
+                    "env",
+                    "helper",
+                    "project",
+                    "trust",
+                    "plugin",
+                ] {
+                    assert!(!lower.contains(part), "{}: {key}", carry.file);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_preset_never_chooses_where_a_key_goes() {
         for agent in all() {
             let names = agent.env.keys().chain(agent.sandboxed.env.keys()).chain(&agent.pass);
@@ -381,6 +450,10 @@ mod tests {
             ("sandboxed", "state = [{ path = \"/etc\", kind = \"dir\" }]\nsandboxed"),
             ("sandboxed", "state = [{ path = \".\", kind = \"dir\" }]\nsandboxed"),
             ("sandboxed", "state = [{ path = \".x\", kind = \"dir\", exec = [\"a/../../b\"] }]\nsandboxed"),
+            ("sandboxed", "state = [{ path = \".x\", kind = \"dir\", mixed = [\"a.toml\"] }]\nsandboxed"),
+            ("sandboxed", "state = [{ path = \".x\", kind = \"dir\", transient = [\"a\"] }]\nsandboxed"),
+            ("sandboxed", "carry = [{ file = \"../x.json\", keys = [], reason = \"\" }]\nsandboxed"),
+            ("sandboxed", "carry = [{ file = \".x.toml\", keys = [], reason = \"\" }]\nsandboxed"),
         ] {
             let error = parse(&OWN.replace(change.0, change.1)).expect_err(change.1);
             assert_eq!(error.kind(), Kind::Config);

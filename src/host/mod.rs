@@ -24,6 +24,7 @@ pub mod project;
 pub mod protected;
 pub mod secrets;
 pub mod sources;
+pub mod state;
 pub mod survey;
 pub mod system;
 mod things;

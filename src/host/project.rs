@@ -13,7 +13,8 @@ use crate::error::{Error, Kind, Result};
 /// Directories of a bare repository that cannot be a project.
 const GIT_PARTS: [&str; 7] = ["hooks", "info", "objects", "refs", "logs", "modules", "worktrees"];
 /// Places that are the system's as a whole: neither they nor anything in them is a project.
-const KERNELS: [&str; 6] = ["/proc", "/sys", "/dev", "/boot", "/run/ai-jail", "/run/.ai-jail-staging"];
+const KERNELS: [&str; 7] =
+    ["/proc", "/sys", "/dev", "/boot", "/run/ai-jail", "/run/ai-jail-settings", "/run/.ai-jail-staging"];
 /// Places that hold other people's things, or the system's, directly; directories below may be projects.
 const SHARED: [&str; 24] = [
     "/run",

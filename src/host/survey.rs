@@ -1,17 +1,17 @@
 //! Everything that is read of the machine for one launch.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::settings::{Profile, Settings};
+use crate::config::settings::{CacheMode, Profile, Settings};
 use crate::error::Result;
 use crate::plan::operation::Access;
 use crate::policy::files::{FileRule, Shape, Source, Tree};
 use crate::policy::origin::Origin;
-use crate::policy::{Cover, CoverKind, Facts, Grant, ProtectedTree};
+use crate::policy::{Cover, CoverKind, Facts, Grant};
 
 use super::command::Command;
 use super::git_config::{CarriedGitConfig, Lfs};
@@ -19,7 +19,8 @@ use super::globs::Veiled;
 use super::grants::Bounds;
 use super::needs::Needs;
 use super::project::Project;
-use super::secrets::{self, Secret};
+use super::secrets;
+use super::state::{self, HostState};
 use super::system::{Extent, MountKind, SystemMount, mounts};
 use super::toolchains::Toolchain;
 use super::toolconf::ToolConfig;
@@ -73,10 +74,13 @@ pub fn survey(
     for directory in &git_outside {
         sources.hold(directory)?;
     }
+    let host_state = HostState::read(host, settings, &project.root, agent.as_ref(), &mut sources, warnings)?;
+    warnings.extend(agent.as_ref().and_then(|agent| state::login_hint(host, settings, agent)));
     let written: Vec<&Path> = grants
         .iter()
         .filter(|grant| grant.access == Access::Writable)
         .map(|grant| grant.source.as_path())
+        .chain(host_state.shown.iter().map(|shown| shown.source.as_path()))
         .collect();
     let needs = if written.is_empty() {
         command.needs.clone()
@@ -84,15 +88,23 @@ pub fn survey(
         command.needs_beside(host, &project.root, &written)?
     };
     warnings.extend(tool_config.warnings.iter().cloned());
-    let (trees, secrets) = trees(
-        host,
-        project,
-        &git_outside,
-        &grants,
-        settings,
-        agent.as_ref().map_or(&[], |agent| agent.protected.as_slice()),
-        warnings,
-    )?;
+    let roots = roots(project, &grants, &host_state, settings);
+    let settings_files: Vec<PathBuf> =
+        host_state.copies.iter().map(|copy| host.user.home_real.join(&copy.path)).collect();
+    let (trees, secrets) = if roots.is_empty() {
+        let profile = settings.profile.value;
+        (Vec::new(), protected::project_secrets(host, &project.root, profile, warnings)?)
+    } else {
+        let trees = protected::Trees {
+            roots,
+            settings: &settings_files,
+            git: &git_outside,
+            project: &project.root,
+            more: agent.as_ref().map_or(&[], |agent| agent.protected.as_slice()),
+            profile: settings.profile.value,
+        };
+        protected::trees(host, &trees, warnings)?
+    };
     let secrets = secrets::known(host, project, secrets, warnings);
     let devbox_roots =
         if settings.profile.value == Profile::Devbox { devbox_roots(&host.root) } else { Vec::new() };
@@ -102,6 +114,7 @@ pub fn survey(
         let shown = needs.iter().chain(toolchains.iter().flat_map(|toolchain| &toolchain.mounts));
         let shown = shown.map(|mount| mount.source.as_path());
         let shown = shown.chain(tool_config.mounts.iter().map(PathBuf::as_path));
+        let shown = shown.chain(host_state.shown.iter().map(|shown| shown.source.as_path()));
         let shown = shown.chain(git_outside.iter().chain(&devbox_roots).map(PathBuf::as_path));
         let ground = globs::Ground {
             project: &project.root,
@@ -120,6 +133,10 @@ pub fn survey(
     sources.confirm()?;
     let mut covers = covers(host, project, &grants, own, &toolchains);
     covers.extend(veiled.covers);
+    let caches = match settings.caches.value {
+        CacheMode::Shared => toolchains::caches(),
+        CacheMode::Project => Vec::new(),
+    };
     Ok(Facts {
         user: host.user.clone(),
         environment: host.environment.vars.clone(),
@@ -157,6 +174,10 @@ pub fn survey(
             .path_entries()
             .into_iter()
             .filter(|entry| entry.is_absolute() && entry.is_dir())
+            .map(|entry| match entry.strip_prefix(&host.user.home) {
+                Ok(below) => host.user.home_real.join(below),
+                Err(_) => entry,
+            })
             .collect(),
         landlock_abi: crate::sys::landlock::abi(),
         trust,
@@ -164,36 +185,31 @@ pub fn survey(
         resolv_conf: super::read_text(&host.at("/etc/resolv.conf")),
         covers,
         asked: veiled.asked,
+        host_state,
+        caches,
         sources,
     })
 }
 
-/// The protected paths of every tree that may become writable, `more` being names beside the table's, and the project's
-/// secrets.
-fn trees(
-    host: &Host,
-    project: &Project,
-    git_outside: &[PathBuf],
-    grants: &[Grant],
+/// The trees that may become writable, with the names that are protected at their roots alone.
+fn roots<'a>(
+    project: &'a Project,
+    grants: &'a [Grant],
+    state: &'a HostState,
     settings: &Settings,
-    more: &[String],
-    warnings: &mut Vec<String>,
-) -> Result<(Vec<ProtectedTree>, Vec<Secret>)> {
-    let profile = settings.profile.value;
-    if matches!(profile, Profile::ReadOnly | Profile::Lockdown)
-        && grants.iter().all(|grant| grant.access == Access::ReadOnly)
-    {
-        let secrets = protected::project_secrets(host, &project.root, profile, warnings)?;
-        return Ok((Vec::new(), secrets));
-    }
-    let mut roots: BTreeSet<&Path> = grants
+) -> BTreeMap<&'a Path, Vec<String>> {
+    let mut roots: BTreeMap<&Path, Vec<String>> = grants
         .iter()
         .filter(|grant| grant.access == Access::Writable)
-        .map(|grant| grant.source.as_path())
+        .map(|grant| (grant.source.as_path(), Vec::new()))
         .collect();
-    roots.insert(&project.root);
-    let trees = protected::Trees { roots, git: git_outside, project: &project.root, more, profile };
-    protected::trees(host, &trees, warnings)
+    let state = state.shown.iter().filter(|shown| shown.access == Access::Writable);
+    let state = state.filter(|shown| shown.shape == Shape::Directory);
+    roots.extend(state.map(|shown| (shown.source.as_path(), shown.parts.clone())));
+    if !matches!(settings.profile.value, Profile::ReadOnly | Profile::Lockdown) || !roots.is_empty() {
+        roots.entry(&project.root).or_default();
+    }
+    roots
 }
 
 fn needed(need: &SystemMount, why: &str) -> FileRule {

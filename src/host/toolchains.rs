@@ -90,6 +90,14 @@ pub fn rows() -> &'static [ToolchainRow] {
     &TABLE.toolchain
 }
 
+/// Where tools keep downloads, below the home, whether they are installed there or not.
+pub fn caches() -> Vec<PathBuf> {
+    let mut caches: Vec<PathBuf> = rows().iter().flat_map(|row| &row.caches).map(PathBuf::from).collect();
+    caches.sort();
+    caches.dedup();
+    caches
+}
+
 /// The toolchains of this machine: those of the table, then what else PATH leads to outside the system and the project.
 pub fn detect(host: &Host, project: &Path) -> Vec<Toolchain> {
     let bounds = Needs::new(host, project);

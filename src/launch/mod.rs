@@ -1,5 +1,6 @@
 //! Effects: the only room that starts, mounts and listens.
 
+mod carry;
 pub mod keeper;
 pub mod protocol;
 mod signals;

@@ -17,6 +17,7 @@ use crate::plan::operation::{BindSource, BwrapOp, DoorOp, Missing};
 use crate::plan::{NetworkPlan, Plan};
 use crate::terminal::{Stream, Streams, Terminal};
 
+use super::carry;
 use super::keeper::Keeper;
 use super::protocol::{FIRST_DESCRIPTOR, Listen, Order, Reply, Request, bytes_to_memfd, to_memfd};
 use super::store;
@@ -56,6 +57,7 @@ pub fn order(
     let store = store::prepare(supplies.data, &plan.store)?;
     if let Some(store) = &store {
         unlock(store, plan)?;
+        plan.carry.iter().try_for_each(|carry| carry::bring(store, carry))?;
     }
     let open = |path: &Path| match store.as_ref().map(|store| store.open(path)).transpose()?.flatten() {
         Some(object) => Ok(object),

@@ -2,16 +2,23 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, open, openat, openat2};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, open, openat, openat2, renameat,
+    unlinkat,
+};
 use rustix::io::Errno;
 
 use crate::error::{Error, Kind, Result};
 use crate::plan::StoreOp;
+
+/// Nothing that an agent wrote leads anywhere.
+const NO_LINKS: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 /// Makes what the plan wants below `root` (`$XDG_DATA_HOME/ai-jail`), which is made too.
 ///
@@ -80,15 +87,53 @@ impl Store {
     /// Opens a source below the store as the object that is mounted, through no symlink; `None` for one that lies elsewhere.
     pub fn open(&self, path: &Path) -> Result<Option<OwnedFd>> {
         let Ok(below) = path.strip_prefix(&self.path) else { return Ok(None) };
-        openat2(
-            &self.root,
-            below,
-            OFlags::PATH | OFlags::CLOEXEC,
-            Mode::empty(),
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
-        )
-        .map(Some)
-        .map_err(|error| blocked(path, error))
+        openat2(&self.root, below, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), NO_LINKS)
+            .map(Some)
+            .map_err(|error| blocked(path, error))
+    }
+
+    /// The bytes of a regular file below the store, through no symlink; `None` when there is none.
+    ///
+    /// # Errors
+    /// When it is something else, cannot be read, or is longer than `max` bytes.
+    pub fn read(&self, path: &Path, max: u64) -> Result<Option<Vec<u8>>, std::io::Error> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match openat2(&self.root, path, flags, Mode::empty(), NO_LINKS) {
+            Ok(file) => fs::File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if !file.metadata()?.is_file() {
+            return Err(std::io::Error::other("it is not a regular file"));
+        }
+        let mut bytes = Vec::new();
+        file.take(max + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > max {
+            return Err(std::io::Error::other("it is too long"));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Puts a file with these bytes in the place of what is called so below the store. Its directory is made.
+    ///
+    /// # Errors
+    /// When it cannot be written, or a directory stands there.
+    pub fn write(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let fail = |error: Errno| failed(&self.path.join(path), error);
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(fail(Errno::INVAL));
+        };
+        let parent = make(&self.path, &self.root, parent)?;
+        // Made where no agent can put anything in the way; another launch may do the same at this moment.
+        let place = make(&self.path, &self.root, Path::new("state"))?;
+        let new = format!(".new-{}", std::process::id());
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // One of a launch that was killed.
+        let _ = unlinkat(&place, &new, AtFlags::empty());
+        let file = openat(&place, &new, flags, Mode::RUSR | Mode::WUSR).map_err(fail)?;
+        let written = fs::File::from(file).write_all(bytes);
+        written.map_err(|error| failed(&self.path.join(path), error))?;
+        renameat(&place, &new, &parent, name).map_err(fail)
     }
 
     /// Makes the directories on the way to a mount point below `path` usable, as far as there are any: what the agent did
@@ -129,7 +174,7 @@ fn step(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
         name,
         OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
         Mode::empty(),
-        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        NO_LINKS,
     )
 }
 

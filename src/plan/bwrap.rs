@@ -89,11 +89,15 @@ pub fn arguments(plan: &Plan, numbers: &Numbers) -> Vec<OsString> {
                 };
                 push(&[OsStr::new("--dev-bind"), &source, dest.as_os_str()]);
             }
-            BwrapOp::File { dest, .. } => {
+            BwrapOp::File { dest, access, .. } => {
                 let number = files.next().map_or(-1, |number| number.0).to_string();
+                let mode = match access {
+                    Access::ReadOnly => "0444",
+                    Access::Writable => "0600",
+                };
                 push(&[
                     OsStr::new("--perms"),
-                    OsStr::new("0444"),
+                    OsStr::new(mode),
                     OsStr::new("--file"),
                     OsStr::new(&number),
                     dest.as_os_str(),

@@ -11,7 +11,7 @@ use crate::plan::etc;
 use crate::plan::inner::{InnerLandlock, InnerSpec, InnerTerminal, Resource, Rlimit};
 use crate::plan::mounts::{Mounts, STAGING, writable};
 use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp, Veil};
-use crate::plan::{CgroupLimits, NetworkPlan, Plan, proc};
+use crate::plan::{CgroupLimits, NetworkPlan, Plan, StoreOp, proc};
 use crate::policy::{NetworkRule, Policy, ProcView, Trust};
 
 /// Where the jail keeps what covers are made of: nothing of it can be used or changed there.
@@ -67,6 +67,8 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
     if needs_store(policy) {
         door.insert(0, DoorOp::Store { path: STORE.into() });
     }
+    let placeholders =
+        policy.placeholders.iter().map(|(path, content)| StoreOp::File(path.clone(), content)).collect();
     if policy.proc_view == ProcView::Own {
         door.extend(proc::operations(policy.uid));
     }
@@ -98,7 +100,8 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
             .iter()
             .map(|(name, value)| (name.clone(), value.value.clone()))
             .collect(),
-        store: mounts.store,
+        store: [mounts.store, placeholders].concat(),
+        carry: policy.carry.clone(),
         cgroup: cgroup(policy),
         time: policy.limits.time_seconds.as_ref().map(|seconds| Duration::from_secs(seconds.value)),
     })
@@ -149,7 +152,11 @@ fn system(policy: &Policy) -> Vec<BwrapOp> {
         });
     }
     for (dest, content) in &policy.made {
-        operations.push(BwrapOp::File { content: content.clone(), dest: dest.clone() });
+        operations.push(BwrapOp::File {
+            content: content.clone(),
+            dest: dest.clone(),
+            access: Access::ReadOnly,
+        });
     }
     operations.extend(trust(policy));
     operations

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::policy::carry::Carry;
 use crate::policy::net::NetPolicy;
 
 use self::inner::InnerSpec;
@@ -46,6 +47,8 @@ pub struct Plan {
     pub environment: Vec<(String, OsString)>,
     /// What is made in our own directories on the host before the launch.
     pub store: Vec<StoreOp>,
+    /// What an agent's settings bring along from the project where it ran last.
+    pub carry: Option<Carry>,
     /// Limits that need a cgroup.
     pub cgroup: Option<CgroupLimits>,
     /// After this long the jail is ended.

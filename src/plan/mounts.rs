@@ -55,7 +55,7 @@ impl Mounts {
             }
         }
         mounts.door.extend(holed.into_iter().rev().chain(whole).map(hide));
-        for path in protected {
+        for path in protected.iter().filter(|path| !path.is_covered) {
             mounts.door.push(DoorOp::Pin {
                 root: path.root.clone(),
                 below: path.below.clone(),
@@ -108,7 +108,8 @@ impl Mounts {
             }
             Source::Tmpfs => return self.operations.push(BwrapOp::Tmpfs(dest, 0o700)),
             Source::Content(content) => {
-                return self.operations.push(BwrapOp::File { content: content.clone(), dest });
+                let file = BwrapOp::File { content: content.clone(), dest, access: rule.access };
+                return self.operations.push(file);
             }
             Source::Symlink(target) => {
                 return self.operations.push(BwrapOp::Symlink { target: target.clone(), dest });

@@ -85,12 +85,14 @@ pub enum BwrapOp {
         /// To where.
         dest: PathBuf,
     },
-    /// A file with this content, mode 0444.
+    /// A file with this content, mode 0444, or 0600 when it may be written.
     File {
         /// The bytes.
         content: Vec<u8>,
         /// Where it is.
         dest: PathBuf,
+        /// How.
+        access: Access,
     },
     /// A read-only file with this content, mounted over one that exists.
     Cover {

@@ -259,7 +259,7 @@ fn bwrap(operation: &BwrapOp) -> String {
             format!("bind {} {} from {}", access(*how), path(dest), path(source.path()))
         }
         BwrapOp::Device { source, dest } => format!("device {} from {}", path(dest), path(source.path())),
-        BwrapOp::File { content, dest } => format!("file {} ({} bytes)", path(dest), content.len()),
+        BwrapOp::File { content, dest, .. } => format!("file {} ({} bytes)", path(dest), content.len()),
         BwrapOp::Cover { content, dest } => format!("cover {} ({} bytes)", path(dest), content.len()),
         BwrapOp::DangerSurroundingProc(dest) => format!("surrounding proc {}", path(dest)),
         BwrapOp::Proc(dest) => format!("proc {}", path(dest)),

@@ -78,6 +78,17 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
             let because = format!("{} of this machine ({})", source.display(), rule.origin);
             return answer("reachable", because, None);
         }
+        if let Source::Symlink(target) = &rule.source
+            && let Some(copy) = policy.files.deciding(target)
+            && matches!(copy.source, Source::Content(_))
+        {
+            let because = format!(
+                "{} inside is a copy of what it is at launch; changes are not kept ({})",
+                rule.dest.display(),
+                copy.origin
+            );
+            return answer("writable", because, None);
+        }
         if !matches!(rule.source, Source::Host(_)) {
             let because = format!(
                 "the jail has its own {} ({}); the host's is not visible",

@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod authority;
+pub mod carry;
 pub mod env;
 pub mod explain;
 pub mod files;
@@ -22,11 +23,13 @@ use crate::config::settings::{HomeMode, Limits, Profile, Protect, Settings};
 use crate::host::agents::Agent;
 use crate::host::secrets::SecretFile;
 use crate::host::sources::Sources;
+use crate::host::state::HostState;
 use crate::host::system::SystemMount;
 use crate::host::user::User;
 use crate::plan::operation::{Access, Hole, Veil};
 use crate::plan::seccomp::Debuggers;
 
+use self::carry::Carry;
 use self::files::{FileRule, FileRules};
 use self::glob::Below;
 use self::net::NetPolicy;
@@ -92,6 +95,10 @@ pub struct Facts {
     pub covers: Vec<Cover>,
     /// The user's `deny` and `mask`.
     pub asked: Vec<Asked>,
+    /// The agent's state in the user's real home, when the jail gets that.
+    pub host_state: HostState,
+    /// Where tools keep downloads, below the home, when the projects share that.
+    pub caches: Vec<PathBuf>,
     /// The sources as they were when they were looked at; the launch mounts these.
     pub sources: Sources,
 }
@@ -213,6 +220,8 @@ pub struct ProtectedTree {
     pub kind: TreeKind,
     /// Names of an agent preset of the user's that are protected too.
     pub more: Vec<String>,
+    /// Names that are protected at the root alone: the executable parts of an agent's state.
+    pub parts: Vec<String>,
     /// The user's home, free of symlinks.
     pub home: PathBuf,
     /// ai-jail's own directories, which are not searched.
@@ -245,6 +254,8 @@ pub struct ProtectedPath {
     pub below: PathBuf,
     /// Read-only, or pinned but writable below.
     pub access: Access,
+    /// Something of ours is mounted there already; it is held should that come off.
+    pub is_covered: bool,
     /// Why.
     pub reason: String,
 }
@@ -339,6 +350,10 @@ pub struct Policy {
     pub own: Vec<PathBuf>,
     /// Sockets and devices of the host that the jail reaches.
     pub opened: Vec<Opened>,
+    /// What the agent's settings bring along from the project where it ran last.
+    pub carry: Option<Carry>,
+    /// Files below ai-jail's data directory that are mounted over and stay there, with what they say when they are new.
+    pub placeholders: Vec<(PathBuf, &'static str)>,
     /// The environment.
     pub environment: BTreeMap<String, Sourced<OsString>>,
     /// The network.

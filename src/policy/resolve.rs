@@ -4,13 +4,14 @@ mod covers;
 mod etc;
 mod home;
 mod protected;
+mod state;
 mod variables;
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::settings::{NetworkMode, Profile, Settings, StateMode};
+use crate::config::settings::{NetworkMode, Profile, Settings};
 use crate::error::{Error, Kind, Result};
 use crate::host::agents::HostUse;
 use crate::host::system::{MountKind, SystemMount};
@@ -72,6 +73,8 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         secrets,
         own: covers.own,
         opened: facts.things.opened.clone(),
+        carry: state::carry(settings, facts),
+        placeholders: state::placeholders(settings, facts, &rules, &home),
         files: rules,
         protected,
         environment,
@@ -120,11 +123,14 @@ fn rules(settings: &Settings, facts: &Facts, home: &Path, project_access: Access
         ));
     }
     rules.extend(facts.needs.iter().cloned());
+    rules.extend(home::other_spelling(settings, facts));
     if settings.toolchains.value {
         rules.extend(facts.toolchains.iter().cloned());
     }
     rules.extend(facts.shown.iter().cloned());
     rules.extend(facts.things.rules.iter().cloned());
+    let caches = home::caches(facts, home, &rules);
+    rules.extend(caches);
     for grant in &facts.grants {
         if settings.profile.value == Profile::Lockdown && grant.access == Access::Writable {
             return Err(Error::new(
@@ -270,9 +276,4 @@ fn proc_view(settings: &Settings, landlock_abi: Option<i32>) -> Result<ProcView>
             .hint("take weaker_nested out of the configuration, or use a kernel with Landlock"));
     }
     Ok(ProcView::DangerSurrounding)
-}
-
-/// Whether agents' state is shared between projects.
-fn keeps_state(settings: &Settings) -> bool {
-    settings.state.value == StateMode::Jail
 }

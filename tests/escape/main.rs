@@ -23,6 +23,7 @@ mod network;
 mod regression;
 mod secrets;
 mod shell;
+mod state;
 mod syscalls;
 mod terminal;
 mod things;

@@ -68,7 +68,7 @@ fn without_any_layer_the_profile_decides() {
         (Profile::ReadOnly, Persistent, StateMode::Jail, Filtered, true),
         (Profile::Strict, Ephemeral, StateMode::None, Filtered, false),
         (Profile::Lockdown, Ephemeral, StateMode::None, Off, false),
-        (Profile::Devbox, Persistent, StateMode::Jail, Open, true),
+        (Profile::Devbox, Persistent, StateMode::Shared, Open, true),
     ];
     for (profile, home, state, network, toolchains) in cases {
         let settings = Case { options: options(|o| o.profile = Some(profile)), ..Case::default() }.settings();
@@ -263,7 +263,9 @@ fn nothing_that_a_project_loosens_has_any_effect() {
         ("", "[filesystem]\nread_write = [\"..\"]", "filesystem.read_write"),
         ("[home]\nmode = \"ephemeral\"", "[home]\nmode = \"persistent\"", "home.mode"),
         ("[home]\nstate = \"none\"", "[home]\nstate = \"jail\"", "home.state"),
+        ("", "[home]\nstate = \"shared\"", "home.state"),
         ("[home]\ntoolchains = false", "[home]\ntoolchains = true", "home.toolchains"),
+        ("", "[home]\ncaches = \"shared\"", "home.caches"),
         ("", "[environment]\ninherit = \"all\"", "environment.inherit"),
         ("[environment]\ninherit = \"none\"", "[environment]\ninherit = \"core\"", "environment.inherit"),
         ("", "[environment]\nignore_default_excludes = true", "environment.ignore_default_excludes"),
@@ -372,6 +374,8 @@ fn the_user_configuration_cannot_widen_lockdown() {
         "[filesystem]\nprotect = false",
         "[home]\nmode = \"persistent\"",
         "[home]\nstate = \"jail\"",
+        "[home]\nstate = \"shared\"",
+        "[home]\ncaches = \"shared\"",
         "[home]\ntoolchains = true",
         "[environment]\ninherit = \"all\"",
         "[environment]\nignore_default_excludes = true",

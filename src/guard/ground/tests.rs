@@ -15,6 +15,7 @@ fn ground(root: &Path, kind: TreeKind) -> Ground {
             objects: Vec::new(),
             kind,
             more,
+            parts: vec!["hooks2".to_owned(), "deep/er".to_owned()],
             home: PathBuf::new(),
             own: Vec::new(),
         }],

@@ -37,6 +37,7 @@ impl Case {
             protected: protected.iter().map(PathBuf::from).collect(),
             kind: TreeKind::Files,
             more: Vec::new(),
+            parts: Vec::new(),
             read_only: Vec::new(),
             objects: Vec::new(),
             home: PathBuf::new(),

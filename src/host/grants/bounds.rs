@@ -12,7 +12,8 @@ use crate::policy::origin::Sourced;
 use super::{Bounds, links, refused, shown};
 
 /// What the jail has of its own, made by ai-jail: nothing is granted there or below.
-const RESERVED: [&str; 5] = ["/proc", "/dev", "/sys", "/run/ai-jail", "/run/.ai-jail-staging"];
+const RESERVED: [&str; 6] =
+    ["/proc", "/dev", "/sys", "/run/ai-jail", "/run/ai-jail-settings", "/run/.ai-jail-staging"];
 /// The same, but below them there is room.
 const OWN_ROOTS: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/etc"];
 /// Host places that show processes, devices and everybody's sockets.

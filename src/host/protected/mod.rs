@@ -52,6 +52,10 @@ pub struct Scope<'a> {
     pub root: &'a Path,
     /// Names beside the table's that count anywhere in the tree: those of a preset of the user's.
     pub more: &'a [String],
+    /// Names that count at the root alone: the executable parts of an agent's state.
+    pub parts: &'a [String],
+    /// Settings outside the tree whose scripts may lie in it, absolute.
+    pub settings: &'a [PathBuf],
     /// The user's home, free of symlinks.
     pub home: &'a Path,
     /// The user.

@@ -14,6 +14,8 @@ use super::table::{TABLE, Where};
 
 /// How deep directories are followed. What is deeper is held as a whole.
 const DEPTH_LIMIT: usize = 64;
+/// Why a part of an agent's state is held.
+const STATE_PART: &str = "the agent runs it, or does what it says, outside the jail too";
 /// Bytes of directory entries that are read at once.
 const BUFFER: usize = 32 << 10;
 
@@ -56,6 +58,14 @@ impl Finder<'_> {
         let scope = self.scope;
         if let Some(home) = self.below(scope.home).filter(|home| !home.as_os_str().is_empty()) {
             self.lookup(&home, Where::Root);
+        }
+        for part in scope.parts.iter().map(Path::new) {
+            if self.place(Path::new(""), part, STATE_PART) && self.at(part).is_file() {
+                self.named_scripts(Path::new(""), part);
+            }
+        }
+        for settings in scope.settings {
+            self.named_scripts(Path::new(""), settings);
         }
         self.walk(Path::new(""), Area::Sources);
         // A walk that was cut short may have missed what matters most.

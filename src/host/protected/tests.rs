@@ -38,6 +38,8 @@ impl Tree {
         scan(&Scope {
             root: &root,
             more,
+            parts: &[],
+            settings: &[],
             home: &home,
             uid: rustix::process::getuid().as_raw(),
             own,

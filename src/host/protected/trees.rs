@@ -1,6 +1,6 @@
 //! Every tree of a launch that may become writable, and what the user is told about them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::{Found, Hold, Protected, Scope, git_directory, scan};
@@ -17,8 +17,10 @@ const LIMIT: usize = 10_000;
 /// What is searched for one launch.
 #[derive(Debug, Clone)]
 pub struct Trees<'a> {
-    /// Roots of trees, free of symlinks.
-    pub roots: BTreeSet<&'a Path>,
+    /// Roots of trees, free of symlinks, with the names that count there alone.
+    pub roots: BTreeMap<&'a Path, Vec<String>>,
+    /// Settings outside the trees whose scripts may lie in them.
+    pub settings: &'a [PathBuf],
     /// Git directories outside the project that are mounted.
     pub git: &'a [PathBuf],
     /// The project, in which secrets are searched for too.
@@ -40,9 +42,11 @@ pub fn trees(
     warnings: &mut Vec<String>,
 ) -> Result<(Vec<ProtectedTree>, Vec<Secret>)> {
     let own = own_directories(host);
-    let scope = |root| Scope {
+    let scope = |root, parts| Scope {
         root,
         more: trees.more,
+        parts,
+        settings: trees.settings,
         home: &host.user.home_real,
         uid: host.user.uid,
         own: &own,
@@ -52,10 +56,13 @@ pub fn trees(
     let mut secrets = Vec::new();
     let mut results = Vec::new();
     let mut closed = Vec::new();
-    let roots = trees.roots.iter().copied().map(|root| (root, TreeKind::Files, scan(&scope(root))));
+    let roots = trees
+        .roots
+        .iter()
+        .map(|(root, parts)| (*root, parts.as_slice(), TreeKind::Files, scan(&scope(root, parts))));
     let git = trees.git.iter().map(PathBuf::as_path);
-    let git = git.map(|root| (root, TreeKind::GitDirectory, git_directory(&scope(root))));
-    for (root, kind, mut found) in roots.chain(git) {
+    let git = git.map(|root| (root, &[][..], TreeKind::GitDirectory, git_directory(&scope(root, &[]))));
+    for (root, parts, kind, mut found) in roots.chain(git) {
         check(root, &found, trees.profile, warnings)?;
         secrets.append(&mut found.secrets);
         closed.extend(found.closed.iter().map(|below| root.join(below)));
@@ -68,6 +75,7 @@ pub fn trees(
             root: root.to_path_buf(),
             kind,
             more: trees.more.to_vec(),
+            parts: parts.to_vec(),
             home: host.user.home_real.clone(),
             own: own.clone(),
             found: found.paths,
@@ -100,6 +108,8 @@ pub fn project_secrets(
     let scope = Scope {
         root: project,
         more: &[],
+        parts: &[],
+        settings: &[],
         home: &host.user.home_real,
         uid: host.user.uid,
         own: &own_directories(host),
@@ -174,6 +184,7 @@ mod tests {
             root: "/p".into(),
             kind: TreeKind::Files,
             more: Vec::new(),
+            parts: Vec::new(),
             home: "/h".into(),
             own: Vec::new(),
             found: (0..paths).map(path).collect(),

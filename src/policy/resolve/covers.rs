@@ -233,6 +233,7 @@ impl Covers {
                     root: rule.dest.clone(),
                     below: parent.to_path_buf(),
                     access: Access::Writable,
+                    is_covered: false,
                     reason: format!("it holds what is hidden: {}", cover.reason),
                 });
             }

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::settings::Settings;
+use crate::config::settings::{Settings, StateMode};
 use crate::plan::operation::{Access, Veil};
 use crate::policy::files::inside;
 use crate::policy::origin::Sourced;
@@ -167,6 +167,9 @@ fn about(
     text.push_str(
         "sockets and devices of this machine: none but those; more by --grant NAME or --socket PATH\n",
     );
+    if let Some(agent) = &facts.agent {
+        text.push_str(&format!("state of {}: {}\n", agent.title, state(settings, facts)));
+    }
     match network {
         NetworkRule::Off => text.push_str("network: none; hosts by --allow-host HOST\n"),
         NetworkRule::DangerOpen => text.push_str("network: open\n"),
@@ -221,6 +224,24 @@ fn covered(text: &mut String, facts: &Facts, hidden: &[Hidden]) {
             text.push_str(&format!("  {}\n", escape(&inside(&hidden.root, &hidden.below))));
         }
     }
+}
+
+/// What becomes of the agent's own state.
+fn state(settings: &Settings, facts: &Facts) -> String {
+    let kept = match settings.state.value {
+        StateMode::Jail => {
+            return "login and sessions are kept for all projects, settings for this one, apart from the user's own"
+                .to_owned();
+        }
+        StateMode::None => return "kept nowhere".to_owned(),
+        StateMode::Shared => &facts.host_state,
+    };
+    let mut text = "the user's own; settings, hooks, commands and the like in it are read-only, and new ones are taken away".to_owned();
+    if let Some((first, rest)) = kept.copies.split_first() {
+        let more: String = rest.iter().map(|copy| format!(", ~/{}", copy.path.display())).collect();
+        text.push_str(&format!("; ~/{}{more}: a copy, changes are not kept", first.path.display()));
+    }
+    text
 }
 
 fn word(value: &impl serde::Serialize) -> String {

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::config::settings::{HomeMode, Profile, Settings};
-use crate::host::agents::{AgentState, StateKind};
 use crate::plan::operation::Access;
 use crate::policy::Facts;
 use crate::policy::files::{FileRule, Shape, Source, Tree};
 use crate::policy::origin::Origin;
 
-use super::{host_rule, keeps_state};
+use super::{host_rule, state};
 
 /// The home and what of the agent's state lies in it.
 pub(super) fn rules(settings: &Settings, facts: &Facts, home: &Path) -> Vec<FileRule> {
@@ -23,19 +22,12 @@ pub(super) fn rules(settings: &Settings, facts: &Facts, home: &Path) -> Vec<File
     if home.starts_with(&facts.project) {
         return Vec::new();
     }
-    let place = Path::new("homes")
-        .join(project_name(&facts.project))
-        .join(facts.agent.as_ref().map_or("none", |agent| agent.name.0.as_str()));
     let source = match settings.home.value {
         HomeMode::Ephemeral => Source::Tmpfs,
-        HomeMode::Persistent => Source::Store(place.join("home"), ""),
+        HomeMode::Persistent => Source::Store(place(facts).join("home"), ""),
     };
     let mut rules = vec![ours(home.to_path_buf(), source, Shape::Directory, settings.home.origin.clone())];
-    if let Some(agent) = facts.agent.as_ref().filter(|_| keeps_state(settings)) {
-        for state in agent.state.iter().filter(|state| !mixes(state)) {
-            rules.extend(state_rules(settings, &place, &agent.name.0, home, state));
-        }
-    }
+    rules.extend(state::rules(settings, facts, home));
     for (path, text) in &facts.tool_files {
         rules.push(FileRule {
             dest: home.join(path),
@@ -49,34 +41,46 @@ pub(super) fn rules(settings: &Settings, facts: &Facts, home: &Path) -> Vec<File
     rules
 }
 
-/// One state path: shared by the agent's projects, but for its executable parts, so that one project's agent cannot plant
-/// a hook for another's.
-fn state_rules(
-    settings: &Settings,
-    place: &Path,
-    agent: &str,
-    home: &Path,
-    state: &AgentState,
-) -> Vec<FileRule> {
-    let origin = settings.state.origin.clone();
-    let shape = match state.kind {
-        StateKind::Dir => Shape::Directory,
-        StateKind::File => Shape::File,
+/// What belongs to this project and agent, below ai-jail's data directory.
+pub(super) fn place(facts: &Facts) -> PathBuf {
+    Path::new("homes")
+        .join(project_name(&facts.project))
+        .join(facts.agent.as_ref().map_or("none", |agent| agent.name.0.as_str()))
+}
+
+/// The home under the name that `HOME` has outside, where that leads through a symlink (`/home` to `/var/home`).
+pub(super) fn other_spelling(settings: &Settings, facts: &Facts) -> Option<FileRule> {
+    let (spelled, real) = (&facts.user.home, &facts.user.home_real);
+    let apart =
+        !spelled.starts_with(real) && !real.starts_with(spelled) && !spelled.starts_with(&facts.project);
+    let shown = facts.system.iter().any(|mount| spelled.starts_with(&mount.dest));
+    (apart && !shown && settings.profile.value != Profile::Devbox).then(|| FileRule {
+        dest: spelled.components().collect(),
+        source: Source::Symlink(real.clone()),
+        shape: Shape::File,
+        access: Access::ReadOnly,
+        tree: Tree::Fixed,
+        origin: Origin::built_in("the name that HOME has outside"),
+    })
+}
+
+/// Download caches that the projects share, but for those in a place of the host's.
+pub(super) fn caches(facts: &Facts, home: &Path, others: &[FileRule]) -> Vec<FileRule> {
+    let own = |dest: &Path| {
+        others.iter().any(|rule| rule.dest == home)
+            && !others.iter().any(|rule| {
+                rule.dest != home && (dest.starts_with(&rule.dest) || rule.dest.starts_with(dest))
+            })
     };
-    let shared = Path::new("state").join(agent).join(&state.path);
-    let mut rules = vec![ours(home.join(&state.path), Source::Store(shared, ""), shape, origin.clone())];
-    for part in &state.exec {
-        let own = place.join("settings").join(&state.path).join(part);
-        let (shape, content) =
-            if looks_like_file(part) { (Shape::File, empty_content(part)) } else { (Shape::Directory, "") };
-        rules.push(ours(
-            home.join(&state.path).join(part),
-            Source::Store(own, content),
-            shape,
-            origin.clone(),
-        ));
-    }
-    rules
+    facts
+        .caches
+        .iter()
+        .filter(|cache| own(&home.join(cache)))
+        .map(|cache| {
+            let source = Source::Store(Path::new("caches").join(cache), "");
+            ours(home.join(cache), source, Shape::Directory, Origin::built_in("home.caches = \"shared\""))
+        })
+        .collect()
 }
 
 /// Whether a rule puts something of ours into the home.
@@ -84,25 +88,8 @@ pub(super) fn fills(rule: &FileRule, home: &Path) -> bool {
     rule.dest != home && (rule.tree == Tree::Ours || matches!(rule.source, Source::Content(_)))
 }
 
-fn ours(dest: PathBuf, source: Source, shape: Shape, origin: Origin) -> FileRule {
+pub(super) fn ours(dest: PathBuf, source: Source, shape: Shape, origin: Origin) -> FileRule {
     FileRule { dest, source, shape, access: Access::Writable, tree: Tree::Ours, origin }
-}
-
-/// A file that mixes state with executable settings stays in the private home, which is one project's.
-fn mixes(state: &AgentState) -> bool {
-    state.exec.iter().any(|part| part == ".")
-}
-
-fn looks_like_file(part: &str) -> bool {
-    Path::new(part).extension().is_some()
-}
-
-/// What a new file says, so that its reader finds it valid.
-fn empty_content(part: &str) -> &'static str {
-    match Path::new(part).extension().and_then(|extension| extension.to_str()) {
-        Some("json" | "jsonc") => "{}\n",
-        _ => "",
-    }
 }
 
 /// A name for the project's directories: readable, and unique by its whole path.

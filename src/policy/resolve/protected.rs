@@ -37,8 +37,13 @@ pub(super) fn protected(
                 if above.any(|above| covered.contains(above)) {
                     continue;
                 }
-                // A more specific rule inside decides for itself.
-                if rules.deciding(&inside).is_some_and(|deciding| deciding.dest == rule.dest) {
+                // A more specific rule inside decides for itself. One of ours, at the very path, comes off when the path is
+                // replaced outside.
+                let deciding = rules.deciding(&inside);
+                let is_covered = deciding.is_some_and(|deciding| {
+                    deciding.dest == inside && !matches!(deciding.source, Source::Host(_))
+                });
+                if is_covered || deciding.is_some_and(|deciding| deciding.dest == rule.dest) {
                     protected.push(ProtectedPath {
                         root: rule.dest.clone(),
                         below: found.below.clone(),
@@ -46,6 +51,7 @@ pub(super) fn protected(
                             Hold::Pinned => Access::Writable,
                             Hold::ReadOnly => Access::ReadOnly,
                         },
+                        is_covered,
                         reason: found.reason.clone(),
                     });
                 }
