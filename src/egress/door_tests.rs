@@ -3,6 +3,7 @@
 mod gone;
 mod http;
 mod resolver;
+mod socks;
 mod transparent;
 mod tunnels;
 

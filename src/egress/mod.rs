@@ -27,6 +27,7 @@ mod proxy;
 mod reply;
 #[expect(clippy::disallowed_methods, reason = "asks for names and dials")]
 mod resolve;
+pub mod socks;
 mod transparent;
 mod tunnel;
 #[expect(clippy::disallowed_methods, reason = "knows when bytes last moved")]
@@ -93,6 +94,8 @@ pub struct NetEvent {
 pub enum Door {
     /// The HTTP proxy.
     Proxy,
+    /// The SOCKS proxy.
+    Socks,
     /// A connection by name or address, with no proxy in between.
     Transparent,
     /// The resolver.

@@ -263,6 +263,7 @@ impl Observer for Record {
         };
         let door = match event.door {
             Door::Proxy => event::Door::Http,
+            Door::Socks => event::Door::Socks,
             Door::Transparent => event::Door::Transparent,
             Door::Resolver => event::Door::Dns,
         };

@@ -188,16 +188,6 @@ async fn idle_tunnels_end_and_so_does_everything_with_the_server() {
 }
 
 #[tokio::test]
-async fn socks_is_turned_away_in_its_own_words() {
-    let jail = jail(policy(&["*"], &[]));
-    let mut client = TcpStream::connect(jail.proxy).await.unwrap();
-    client.write_all(&[5, 1, 0]).await.unwrap();
-    let mut got = Vec::new();
-    timeout(PATIENCE, client.read_to_end(&mut got)).await.unwrap().unwrap();
-    assert_eq!(got, [5, 0xff]);
-}
-
-#[tokio::test]
 async fn an_idle_connection_costs_little_memory() {
     let jail = jail(policy(&[], &[]));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
