@@ -86,7 +86,7 @@ pub const KEYS: &[Key] = &[
     key("network", "allow_private", Here(Never)),
     key("network", "resolve", Here(Never)),
     key("network", "agent_hosts", Here(Tightens)),
-    key("network", "toolchain_hosts", Later),
+    key("network", "toolchain_hosts", Here(Tightens)),
     key("network", "inspect", Later),
     key("network", "ech", Later),
     key("network", "forward", Later),

@@ -164,7 +164,8 @@ fn from_profile(profile: Sourced<Profile>, defaults: &ProfileDefaults) -> Settin
         deny: Vec::new(),
         allow_private: Vec::new(),
         resolve: Default::default(),
-        agent_hosts: Sourced::new(defaults.agent_hosts, origin),
+        agent_hosts: Sourced::new(defaults.agent_hosts, origin.clone()),
+        toolchain_hosts: Sourced::new(defaults.toolchain_hosts, origin),
         limits: Limits::default(),
         terminal: terminal(),
         log_required: Sourced::new(false, always()),
@@ -220,6 +221,7 @@ fn apply(settings: &mut Settings, tables: &Tables, hosts: HostsFrom, outside: &m
     settings.allow_private.extend(tables.allow_private.iter().cloned());
     settings.resolve.extend(tables.resolve.clone());
     set(&mut settings.agent_hosts, &tables.agent_hosts);
+    set(&mut settings.toolchain_hosts, &tables.toolchain_hosts);
     set_limit(&mut settings.limits.memory, &tables.limits.memory);
     set_limit(&mut settings.limits.pids, &tables.limits.pids);
     set_limit(&mut settings.limits.cpu_percent, &tables.limits.cpu_percent);

@@ -86,6 +86,7 @@ pub(super) fn tighten(settings: &mut Settings, tables: &Tables, ignored: &mut Ig
     stricter(&mut settings.ignore_default_excludes, &tables.ignore_default_excludes, |on| *on, ignored);
     stricter(&mut settings.network, &tables.network, |mode| *mode, ignored);
     stricter(&mut settings.agent_hosts, &tables.agent_hosts, |on| *on, ignored);
+    stricter(&mut settings.toolchain_hosts, &tables.toolchain_hosts, |on| *on, ignored);
     stricter(&mut settings.log_required, &tables.log_required, |on| !*on, ignored);
     stricter(&mut settings.summary, &tables.summary, |on| !*on, ignored);
     stricter(&mut settings.terminal.filter, &tables.terminal_filter, |filter| *filter, ignored);

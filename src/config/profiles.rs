@@ -25,6 +25,8 @@ pub struct ProfileDefaults {
     pub toolchains: bool,
     /// Whether the agent's own hosts are allowed.
     pub agent_hosts: bool,
+    /// Whether the registries of the tools are allowed.
+    pub toolchain_hosts: bool,
     /// Whose allow lists count.
     pub hosts: HostsFrom,
     /// The profiles that this one is at least as strict as, in every respect.

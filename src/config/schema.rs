@@ -69,6 +69,8 @@ pub struct Tables {
     pub resolve: BTreeMap<String, Sourced<ResolveTarget>>,
     /// `network.agent_hosts`.
     pub agent_hosts: Option<Sourced<bool>>,
+    /// `network.toolchain_hosts`.
+    pub toolchain_hosts: Option<Sourced<bool>>,
     /// `[limits]`.
     pub limits: Limits,
     /// `terminal.filter`.
@@ -216,6 +218,7 @@ impl Walk<'_> {
                 }
             }
             "network.agent_hosts" => tables.agent_hosts = Some(value.bool()?),
+            "network.toolchain_hosts" => tables.toolchain_hosts = Some(value.bool()?),
             "limits.memory" => {
                 tables.limits.memory = Some(value.parsed("a size such as \"8G\"", values::memory)?)
             }

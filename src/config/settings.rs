@@ -225,6 +225,8 @@ pub struct Settings {
     pub resolve: BTreeMap<String, Sourced<ResolveTarget>>,
     /// Whether the agent preset's own hosts are allowed.
     pub agent_hosts: Sourced<bool>,
+    /// Whether the registries of the tools are allowed.
+    pub toolchain_hosts: Sourced<bool>,
     /// Limits.
     pub limits: Limits,
     /// The terminal.

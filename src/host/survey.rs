@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::settings::{CacheMode, Profile, Settings};
+use crate::config::settings::{CacheMode, NetworkMode, Profile, Settings};
 use crate::error::Result;
 use crate::plan::operation::Access;
 use crate::policy::files::{FileRule, Shape, Source, Tree};
@@ -24,6 +24,7 @@ use super::state::{self, HostState};
 use super::system::{Extent, MountKind, SystemMount, mounts};
 use super::toolchains::Toolchain;
 use super::toolconf::ToolConfig;
+use super::toolconf::defaults::registries;
 use super::{Host, agents, credentials, globs, grants, protected, things, toolchains, trust};
 
 /// A database of terminals has a directory for each first character, and not more (numbers have two digits).
@@ -63,6 +64,8 @@ pub fn survey(
         if settings.toolchains.value { toolchains::detect(host, &project.root) } else { Vec::new() };
     let tool_config =
         if settings.toolchains.value { ToolConfig::read(host, &project.root) } else { ToolConfig::default() };
+    let wanted = settings.toolchain_hosts.value && settings.network.value == NetworkMode::Filtered;
+    let registries = if wanted { registries(host, &project.root, &tool_config) } else { Vec::new() };
     let git = CarriedGitConfig::read(host);
     if git.lfs == Lfs::LeftOut {
         warnings.push("git-lfs's filter is not carried (it is not the stock one, or git-lfs is missing): `git add` of its files would commit them in place of their pointers".to_owned());
@@ -180,6 +183,7 @@ pub fn survey(
             })
             .collect(),
         landlock_abi: crate::sys::landlock::abi(),
+        registries,
         trust,
         trust_covers,
         resolv_conf: super::read_text(&host.at("/etc/resolv.conf")),

@@ -25,6 +25,7 @@ use crate::host::secrets::SecretFile;
 use crate::host::sources::Sources;
 use crate::host::state::HostState;
 use crate::host::system::SystemMount;
+use crate::host::toolconf::defaults::Registry;
 use crate::host::user::User;
 use crate::plan::operation::{Access, Hole, Veil};
 use crate::plan::seccomp::Debuggers;
@@ -67,6 +68,8 @@ pub struct Facts {
     pub toolchain_variables: Vec<(String, OsString)>,
     /// What else is shown: terminal descriptions, CA files that tools are configured with.
     pub shown: Vec<FileRule>,
+    /// The hosts that the tools fetch packages from, when they are asked for.
+    pub registries: Vec<Registry>,
     /// Registry, CA and proxy settings of the tools, as variables.
     pub tool_variables: Vec<(String, OsString)>,
     /// The same as files of the home: the path below it, and the text.

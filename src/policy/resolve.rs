@@ -24,6 +24,8 @@ use super::net::NetPolicy;
 use super::origin::{Layer, Origin, Sourced};
 use crate::plan::seccomp::Debuggers;
 
+use crate::sanitize::escape;
+
 use super::{Facts, NetworkRule, Policy, ProcView, secrets, terminal};
 
 /// Resolves everything. Pure: the same settings and facts give the same policy.
@@ -230,6 +232,17 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
                 })?;
                 allow.push(Sourced::new(pattern, agent.origin(&host.reason)));
             }
+        }
+    }
+    for registry in &facts.registries {
+        // A tool's file may name what is no host of ours to allow, such as an address with a wide mask.
+        match HostPattern::parse(&registry.host) {
+            Ok(pattern) => allow.push(Sourced::new(pattern, registry.origin())),
+            Err(error) => warnings.push(format!(
+                "the registry {} ({}) is not allowed: {error}",
+                escape(&*registry.host),
+                registry.tool
+            )),
         }
     }
     if lockdown && allow.is_empty() {

@@ -184,6 +184,68 @@ fn a_refusal_says_what_would_allow_it() {
 }
 
 #[test]
+fn the_socks_door_keeps_the_same_policy() {
+    let env = TestEnv::new();
+    let server = Counter::start([127, 0, 0, 1].into());
+    let resolve = format!("--resolve=allowed.example.com=127.0.0.1:{}", server.address.port());
+    let flags = ["--allow-host", "allowed.example.com", &resolve];
+    let curl = |url: &str| format!("{WITHOUT_PROXY}; curl -sS -m 10 --socks5-hostname 127.0.0.1:3128 {url}");
+    let allowed = run_inside(&env, &flags, &curl("http://allowed.example.com/"));
+    assert!(allowed.success() && allowed.stdout.contains("served"), "control: {allowed:#?}");
+    let seen = server.seen();
+    for url in [
+        "http://other.example.com/",
+        &format!("http://127.0.0.1:{}/", server.address.port()),
+        "http://169.254.169.254/",
+        "--socks5 127.0.0.1:3128 http://127.0.0.2/",
+    ] {
+        let refused = run_inside(&env, &flags, &curl(url));
+        assert!(!refused.success() || refused.stdout.contains("is not allowed"), "{url}: {refused:#?}");
+    }
+    // A name that ends for one reader at the NUL and for another at its real end.
+    let script = |name: &str| {
+        format!(
+            "python3 - <<'END'\nimport socket\nname = b'{name}'\ns = socket.create_connection(('127.0.0.1', 3128), 10)\n\
+             s.sendall(b'\\5\\1\\0\\5\\1\\0\\3' + bytes([len(name)]) + name + b'\\1\\273')\n\
+             got = b''\nwhile len(got) < 12:\n  part = s.recv(64)\n  assert part\n  got += part\n\
+             print('code', got[3])\nEND"
+        )
+    };
+    for (name, code) in [
+        ("allowed.example.com\\0.evil.example", 1),
+        ("evil.example\\0.allowed.example.com", 1),
+        ("evil.example", 2),
+    ] {
+        let inside = run_inside(&env, &flags, &script(name));
+        assert!(inside.ok().trim().ends_with(&format!("code {code}")), "{name}: {inside:#?}");
+    }
+    assert_eq!(server.seen(), seen, "the server was reached");
+}
+
+#[test]
+fn registries_that_the_user_configured_are_allowed_and_a_projects_are_not() {
+    let env = TestEnv::new();
+    let server = Counter::start([127, 0, 0, 1].into());
+    let (users, projects) = ("packages.example.com", "evil.example.com");
+    std::fs::write(env.home().join(".npmrc"), format!("registry=http://{users}/npm/\n")).expect(".npmrc");
+    std::fs::write(env.project().join(".npmrc"), format!("registry=http://{projects}/npm/\n"))
+        .expect(".npmrc");
+    let resolve = |host: &str| format!("--resolve={host}=127.0.0.1:{}", server.address.port());
+    let flags = [resolve(users), resolve(projects)];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let fetch = |host: &str| format!("{WITHOUT_PROXY}; curl -sS -m 10 http://{host}/npm/x");
+    let inside = run_inside(&env, &flags, &fetch(users));
+    assert!(inside.success() && inside.stdout.contains("served"), "{inside:#?}");
+    let seen = server.seen();
+    assert!(!run_inside(&env, &flags, &fetch(projects)).success());
+    for strict in [&["--profile", "read-only"][..], &["--profile", "strict"]] {
+        let flags = [&flags[..], strict].concat();
+        assert!(!run_inside(&env, &flags, &fetch(users)).success(), "{strict:?}");
+    }
+    assert_eq!(server.seen(), seen, "the server was reached");
+}
+
+#[test]
 fn a_tunnel_carries_only_the_name_that_was_asked_for() {
     let ca = TestCa::new();
     let server = anthropic(&ca);

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::host::command::on_path;
 use crate::host::{Host, read_text};
+use crate::policy::origin::Origin;
+use crate::sanitize::escape;
 
 use super::ToolConfig;
 
@@ -21,6 +23,16 @@ pub struct Registry {
     pub tool: &'static str,
     /// The tool's own file that names it; `None` for what was configured.
     pub file: Option<PathBuf>,
+}
+
+impl Registry {
+    /// Where it was read.
+    pub fn origin(&self) -> Origin {
+        Origin::built_in(match &self.file {
+            Some(file) => format!("registry of {}, which {} names", self.tool, escape(file.as_os_str())),
+            None => format!("registry in the {} of the tools", self.tool),
+        })
+    }
 }
 
 /// The registries of `config`, and the tools' own for those tools that `config` does not send elsewhere. Each host once.
