@@ -16,6 +16,8 @@ pub struct Counters {
     questions: Targets,
     stripped: BTreeMap<String, u64>,
     guarded: Vec<String>,
+    /// What is handed over.
+    handed: Option<String>,
     /// What failed although it was allowed.
     failures: BTreeSet<String>,
 }
@@ -51,6 +53,9 @@ impl Counters {
                 if self.failures.len() < MAX_HOSTS || self.failures.contains(text) {
                     self.failures.insert(bounded(text));
                 }
+            }
+            Event::Note(Note { kind: NoteKind::HandOver, path: None, text }) => {
+                self.handed = Some(bounded(text));
             }
             Event::Start(_) | Event::Note(_) | Event::End(_) => {}
         }
@@ -91,6 +96,7 @@ impl Counters {
         if let (1.., Some(last)) = (more, lines.last_mut()) {
             last.push_str(&format!("; and {more} more, see the log"));
         }
+        lines.extend(self.handed.clone());
         if self.totals.denied > 0 {
             lines.extend(self.denials());
         }

@@ -141,6 +141,8 @@ pub enum NoteKind {
     Live,
     /// A secrets file: masked, or not.
     Secret,
+    /// What other tools run, load or obey and is new or changed: each with its path, and all in one sentence without.
+    HandOver,
     /// A mount that was made, or could not be.
     Mount,
     /// An allowed host that could not be reached, or a door that could not be made.

@@ -97,6 +97,7 @@ mod tests {
             read_only: names.map(PathBuf::from).to_vec(),
             objects: names.map(object).to_vec(),
             kind: TreeKind::Files,
+            since: None,
             more: Vec::new(),
             parts: Vec::new(),
             home: "/nonexistent".into(),

@@ -259,7 +259,7 @@ mod tests {
         assert!(held.has_left(&root.join("packages/a/.claude/settings.json")));
         assert!(came("packages/a/.vscode").is_none() && !held.has_left(&root.join("packages/b/.envrc")));
 
-        let lines = guard.finish(None);
+        let lines = guard.finish(None).lines;
 
         assert_eq!(lines.len(), 1, "{lines:?}");
         for (path, text) in [

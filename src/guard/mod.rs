@@ -8,6 +8,7 @@
 
 mod follow;
 pub mod ground;
+pub mod handover;
 mod held;
 mod identity;
 pub mod left;
@@ -24,9 +25,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::host::handover::Launch;
 use crate::policy::{Policy, ProtectedTree};
 
 use self::ground::Ground;
+use self::handover::HandedOver;
 use self::held::Held;
 use self::live::{Ended, Live};
 use self::quarantine::Quarantine;
@@ -66,6 +69,17 @@ pub struct Guard {
     places: Places,
     record: Record,
     held: Arc<Held>,
+    /// The trees as they were, in the record's order.
+    launches: Vec<Launch>,
+}
+
+/// What is to be said after a session.
+#[derive(Debug, Default)]
+pub struct Finished {
+    /// One line for each thing that the user should know, most important first.
+    pub lines: Vec<String>,
+    /// What is handed over.
+    pub handed: HandedOver,
 }
 
 impl Guard {
@@ -76,7 +90,8 @@ impl Guard {
     pub fn start(places: Places, session: &str, trees: &[ProtectedTree]) -> Result<Self> {
         let held = Held::new(trees);
         let record = Record::write(&places.sessions(), session, trees, &held)?;
-        Ok(Self { places, record, held: Arc::new(held) })
+        let launches = trees.iter().map(|tree| Launch::now(&tree.root, &tree.handover_known)).collect();
+        Ok(Self { places, record, held: Arc::new(held), launches })
     }
 
     /// Guards the trees while the jail runs; `None` when the jail can write none of them. `own` are ai-jail's directories,
@@ -97,9 +112,8 @@ impl Guard {
         Live::start(ground, self.quarantine(), say).map(Some)
     }
 
-    /// Looks at the trees again and holds back what is new. To be called when nothing of the jail is left. Returns one
-    /// line for each thing that the user should know, most important first.
-    pub fn finish(mut self, live: Option<Live>) -> Vec<String> {
+    /// Looks at the trees again and holds back what is new. To be called when nothing of the jail is left.
+    pub fn finish(mut self, live: Option<Live>) -> Finished {
         let Ended { mut quarantine, mut lines } = match live {
             Some(live) => live.end(),
             None => Ended { quarantine: self.quarantine(), lines: Vec::new() },
@@ -116,9 +130,11 @@ impl Guard {
             tree.objects.retain(|object| !self.held.holds(&root.join(&object.below)));
             follow::follow(tree);
         }
-        lines.extend(sweep_record(&self.places, &self.record, &mut quarantine));
+        let launches: Vec<Option<Launch>> = self.launches.into_iter().map(Some).collect();
+        let swept = sweep_record(&self.places, &self.record, &launches, &mut quarantine);
+        lines.extend(swept.lines);
         self.record.remove();
-        lines
+        Finished { lines, handed: swept.handed }
     }
 
     fn quarantine(&self) -> Quarantine {
@@ -126,7 +142,7 @@ impl Guard {
     }
 }
 
-/// Sweeps after sessions whose supervisor was killed. Returns lines as [`Guard::finish`] does.
+/// Sweeps after sessions whose supervisor was killed. Returns lines for the user, most important first.
 pub fn sweep_abandoned(places: &Places) -> Vec<String> {
     let mut lines = Vec::new();
     for mut record in Record::abandoned(&places.sessions()) {
@@ -138,16 +154,28 @@ pub fn sweep_abandoned(places: &Places) -> Vec<String> {
             ));
         }
         let mut quarantine = Quarantine::new(&places.quarantine(), &record.session);
-        lines.extend(sweep_record(places, &record, &mut quarantine));
+        let launches: Vec<Option<Launch>> =
+            record.trees.iter().map(|tree| tree.since.map(Launch::at)).collect();
+        let swept = sweep_record(places, &record, &launches, &mut quarantine);
+        lines.extend(swept.lines);
+        lines.extend(swept.handed.line().map(|line| format!("after a session that was killed: {line}")));
         record.remove();
     }
     lines
 }
 
-fn sweep_record(places: &Places, record: &Record, quarantine: &mut Quarantine) -> Vec<String> {
+fn sweep_record(
+    places: &Places,
+    record: &Record,
+    launches: &[Option<Launch>],
+    quarantine: &mut Quarantine,
+) -> Finished {
     let mut lines = Vec::new();
-    for tree in &record.trees {
-        sweep::sweep(tree, quarantine);
+    let mut handed = HandedOver::default();
+    for (tree, launch) in record.trees.iter().zip(launches) {
+        let swept = sweep::sweep(tree, quarantine, launch.as_ref());
+        lines.extend(swept.urgent);
+        handed.add(&tree.root, swept.handed);
     }
     lines.extend(quarantine.left().iter().map(|left| {
         format!("{} may hold what other tools run by themselves and was not moved away: {}; look at it before you use the project", left.path, left.why)
@@ -164,7 +192,7 @@ fn sweep_record(places: &Places, record: &Record, quarantine: &mut Quarantine) -
             record.session
         ));
     }
-    lines
+    Finished { lines, handed }
 }
 
 #[cfg(test)]

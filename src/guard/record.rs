@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Kind, Result};
+use crate::host::handover::Moment;
 use crate::host::protected::Hold;
 use crate::policy::{ProtectedTree, TreeKind};
 use crate::sanitize::escape;
@@ -37,6 +38,9 @@ pub struct Tree {
     pub objects: Vec<Object>,
     /// How it is searched.
     pub kind: TreeKind,
+    /// When the session began.
+    #[serde(default)]
+    pub since: Option<Moment>,
     /// Names of an agent preset of the user's that are protected too.
     #[serde(default)]
     pub more: Vec<String>,
@@ -112,6 +116,7 @@ impl Record {
         let mut file =
             File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
+        let since = Moment::now();
         let trees: Vec<Tree> = trees
             .iter()
             .enumerate()
@@ -126,6 +131,7 @@ impl Record {
                     .map(|found| found.below.clone())
                     .collect(),
                 kind: tree.kind,
+                since: Some(since),
                 more: tree.more.clone(),
                 parts: tree.parts.clone(),
                 home: tree.home.clone(),

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use crate::host::protected::{self, Hold, Known, Protected, Scope};
+use crate::host::handover::{Handed, Launch, What};
+use crate::host::protected::{self, GIT_DIRECTORY, Handover, Hold, Known, Protected, Scope};
 use crate::policy::TreeKind;
 
+use super::handover;
 use super::quarantine::{self, Quarantine};
 use super::record::Tree;
 use super::repository;
@@ -14,8 +16,17 @@ const ROUNDS: usize = 16;
 /// Closed directories that are open at once.
 const MAX_OPENED: usize = 500;
 
-/// Holds back what appeared in `tree`.
-pub fn sweep(tree: &Tree, quarantine: &mut Quarantine) {
+/// What a sweep found beside what it held back.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// What is handed over.
+    pub handed: Vec<Handed>,
+    /// Sentences, most important first.
+    pub urgent: Vec<String>,
+}
+
+/// Holds back what appeared in `tree`, and compares the rest with `launch`.
+pub fn sweep(tree: &Tree, quarantine: &mut Quarantine, launch: Option<&Launch>) -> Swept {
     let known = Known::new(&tree.protected, &tree.read_only);
     let scope = Scope {
         root: &tree.root,
@@ -26,6 +37,7 @@ pub fn sweep(tree: &Tree, quarantine: &mut Quarantine) {
         uid: rustix::process::getuid().as_raw(),
         own: &tree.own,
         secrets: None,
+        handover: launch.map_or(Handover::No, Handover::Compare),
         known: Some(&known),
     };
     let scan = || match tree.kind {
@@ -81,6 +93,32 @@ pub fn sweep(tree: &Tree, quarantine: &mut Quarantine) {
             repository::Verdict::Config => repository::hold_back_config(&tree.root, below, quarantine),
         }
     }
+    let Some(launch) = launch else { return Swept::default() };
+    let mut handed = found.handed.clone();
+    handed.extend(new.iter().filter(|found| is_repository(found)).map(|found| {
+        let below = found.below.as_path();
+        let below = if below.ends_with(".git") { below.parent().unwrap_or(below) } else { below };
+        Handed { what: What::Repository, below: below.to_path_buf() }
+    }));
+    handed.retain(|handed| !gone.iter().any(|gone| handed.below.starts_with(gone)));
+    let mut urgent: Vec<String> = found
+        .paths
+        .iter()
+        .filter(|found| found.hold == Hold::Pinned)
+        .map(|found| tree.root.join(&found.below))
+        .chain((tree.kind == TreeKind::GitDirectory).then(|| tree.root.clone()))
+        .filter(|directory| directory.join("HEAD").symlink_metadata().is_ok())
+        .flat_map(|directory| handover::operations(&directory, launch.since))
+        .collect();
+    urgent.extend(handover::disarm_all(&tree.root, &found.modes));
+    Swept { handed, urgent }
+}
+
+/// Whether something that is new is a repository, or the file that leads to one.
+fn is_repository(found: &Protected) -> bool {
+    let leads = found.hold == Hold::ReadOnly && found.below.ends_with(".git");
+    let inside = found.below.parent().is_some_and(|parent| parent.iter().any(|part| part == ".git"));
+    leads || (found.hold == Hold::Pinned && found.reason == GIT_DIRECTORY && !inside)
 }
 
 #[cfg(test)]
@@ -107,6 +145,7 @@ mod tests {
                     read_only: Vec::new(),
                     objects: Vec::new(),
                     kind: TreeKind::Files,
+                    since: None,
                     more: Vec::new(),
                     parts: Vec::new(),
                     home: "/nonexistent".into(),
@@ -123,6 +162,7 @@ mod tests {
                 uid: rustix::process::getuid().as_raw(),
                 own: &[],
                 secrets: None,
+                handover: Handover::No,
                 known: None,
             };
             for found in protected::scan(&scope).paths {
@@ -144,7 +184,7 @@ mod tests {
 
         fn sweep(&self) -> Vec<String> {
             let mut quarantine = Quarantine::new(&self.dir.path().join("quarantine"), "s");
-            sweep(&self.tree, &mut quarantine);
+            sweep(&self.tree, &mut quarantine, None);
             assert!(quarantine.left().is_empty(), "{:?}", quarantine.left());
             let prefix = format!("{}/", self.tree.root.display());
             quarantine.held().iter().map(|path| path.replace(&prefix, "")).collect()
@@ -283,7 +323,7 @@ mod tests {
         case.write(&[("b/.envrc", "x")]);
         mode(&case, "b", 0);
         let mut quarantine = Quarantine::new(&case.dir.path().join("quarantine"), "s");
-        sweep(&case.tree, &mut quarantine);
+        sweep(&case.tree, &mut quarantine, None);
         let after = case.tree.root.join("b").metadata().unwrap().permissions().mode() & 0o777;
         mode(&case, "b", 0o700);
         assert_eq!(after, 0, "its mode is as it was");

@@ -111,6 +111,40 @@ impl Listed {
     }
 }
 
+/// Says of each of `directories`, paths without a slash at their end, whether an index lists something below it. Of a split
+/// index that is what both halves say.
+///
+/// # Errors
+/// When it is no index of a version that is known, or ends too early.
+pub fn directories(
+    bytes: &[u8],
+    format: ObjectFormat,
+    directories: &[&[u8]],
+) -> Result<(Vec<bool>, Option<Split>), Malformed> {
+    let mut answers = vec![false; directories.len()];
+    let mut by_path: HashMap<&[u8], Vec<usize>> = HashMap::new();
+    for (at, directory) in directories.iter().enumerate() {
+        by_path.entry(*directory).or_default().push(at);
+    }
+    let mut last: Vec<u8> = Vec::new();
+    let rest = read(bytes, format, &mut |path, _| {
+        let parent = path.iter().rposition(|byte| *byte == b'/').map_or(&[][..], |at| &path[..at]);
+        // Entries of one directory follow each other.
+        if parent == last && !last.is_empty() {
+            return;
+        }
+        last = parent.to_vec();
+        let ends = parent.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        for end in ends.chain([parent.len()]) {
+            for at in by_path.get(&parent[..end]).into_iter().flatten() {
+                answers[*at] = true;
+            }
+        }
+    })?;
+    let split = extension(rest, b"link").map(|link| split(link, format)).transpose()?;
+    Ok((answers, split))
+}
+
 /// Reads an index and says what it lists of `wanted`.
 ///
 /// # Errors

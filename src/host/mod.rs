@@ -16,9 +16,11 @@ pub mod git_config;
 pub mod git_index;
 pub mod globs;
 mod grants;
+pub mod handover;
 pub mod ini;
 pub mod kernel;
 pub mod links;
+pub mod names;
 mod needs;
 pub mod project;
 pub mod protected;
@@ -112,7 +114,7 @@ fn read_text(path: &Path) -> Option<String> {
 }
 
 /// The bytes of a regular file of at most `max` bytes.
-fn read_bytes(path: &Path, max: u64) -> Option<Vec<u8>> {
+pub(crate) fn read_bytes(path: &Path, max: u64) -> Option<Vec<u8>> {
     // Files of /proc and /sys say that they are empty: what counts is what can be read.
     read_head(path, max + 1).filter(|bytes| bytes.len() as u64 <= max)
 }

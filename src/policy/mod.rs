@@ -229,6 +229,8 @@ pub struct ProtectedTree {
     pub home: PathBuf,
     /// ai-jail's own directories, which are not searched.
     pub own: Vec<PathBuf>,
+    /// Files that other tools run, load or obey by themselves, below the root.
+    pub handover_known: Vec<PathBuf>,
     /// What was found, below the root.
     pub found: Vec<crate::host::protected::Protected>,
 }

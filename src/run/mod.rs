@@ -3,6 +3,7 @@
 mod ahead;
 mod doctor;
 mod explain;
+mod handover;
 mod prepare;
 mod quarantine;
 mod secrets;

@@ -27,7 +27,7 @@ use crate::terminal::{Class, Report, Terminal};
 
 use super::doctor::cause;
 use super::prepare::Prepared;
-use super::secrets;
+use super::{handover, secrets};
 
 /// The logs' directory below ai-jail's state.
 const LOG: &str = "log";
@@ -99,9 +99,11 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     for line in masked.finish(prepared) {
         record.add(&note(event::NoteKind::Guard, &line));
     }
-    for line in guard.map(|guard| guard.finish(live)).unwrap_or_default() {
-        record.add(&note(event::NoteKind::Guard, &line));
+    let finished = guard.map(|guard| guard.finish(live)).unwrap_or_default();
+    for line in &finished.lines {
+        record.add(&note(event::NoteKind::Guard, line));
     }
+    handover::report(prepared, finished.handed, &record, reporter);
     let (end, report) = match attended {
         Ok(attended) => attended,
         Err(error) => {

@@ -11,6 +11,7 @@ mod common;
 mod covers;
 mod grants;
 mod guard_recovery;
+mod handover;
 mod ipc;
 mod later_execution;
 mod later_sessions;

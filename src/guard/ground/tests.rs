@@ -14,6 +14,7 @@ fn ground(root: &Path, kind: TreeKind) -> Ground {
             read_only: Vec::new(),
             objects: Vec::new(),
             kind,
+            since: None,
             more,
             parts: vec!["hooks2".to_owned(), "deep/er".to_owned()],
             home: PathBuf::new(),

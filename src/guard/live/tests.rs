@@ -36,6 +36,7 @@ impl Case {
             root: root.clone(),
             protected: protected.iter().map(PathBuf::from).collect(),
             kind: TreeKind::Files,
+            since: None,
             more: Vec::new(),
             parts: Vec::new(),
             read_only: Vec::new(),

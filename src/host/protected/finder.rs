@@ -9,6 +9,7 @@ use rustix::fs::Access;
 
 use super::table::Lookup;
 use super::{Found, Hold, Protected, Scope};
+use crate::host::handover::Handed;
 use crate::host::links;
 use crate::host::secrets::Secret;
 
@@ -29,6 +30,12 @@ pub(super) struct Finder<'a> {
     pub(super) secrets: BTreeMap<PathBuf, &'static str>,
     /// Files whose contents were looked at for secrets.
     pub(super) looked_into: usize,
+    /// Files of the hand-over's kinds, before a session.
+    pub(super) handover_known: Vec<PathBuf>,
+    /// What a session hands over.
+    pub(super) handed: Vec<Handed>,
+    /// Files whose modes it may not keep.
+    pub(super) modes: Vec<PathBuf>,
     held: HashMap<PathBuf, (Hold, String)>,
     closed: Vec<PathBuf>,
     entries: usize,
@@ -46,6 +53,9 @@ impl<'a> Finder<'a> {
             unsearched: None,
             secrets: BTreeMap::new(),
             looked_into: 0,
+            handover_known: Vec::new(),
+            handed: Vec::new(),
+            modes: Vec::new(),
             held: HashMap::new(),
             closed: Vec::new(),
             entries: 0,
@@ -73,7 +83,15 @@ impl<'a> Finder<'a> {
         closed.sort();
         closed.dedup();
         let secrets = self.secrets.into_iter().map(|(below, reason)| Secret { below, reason }).collect();
-        Found { paths, closed, secrets, unsearched: self.unsearched }
+        Found {
+            paths,
+            closed,
+            secrets,
+            handover_known: self.handover_known,
+            handed: self.handed,
+            modes: self.modes,
+            unsearched: self.unsearched,
+        }
     }
 
     /// What is read-only so far, and why.

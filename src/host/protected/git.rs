@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Hold;
 use super::finder::Finder;
+use super::{GIT_DIRECTORY, Hold};
 use crate::host::git::read_path;
 
 /// What is read-only in every git directory.
@@ -92,7 +92,7 @@ impl Finder<'_> {
         if !self.git_directories.insert(below.to_path_buf()) {
             return;
         }
-        self.hold(below, Hold::Pinned, "a git directory");
+        self.hold(below, Hold::Pinned, GIT_DIRECTORY);
         for (name, reason) in PARTS {
             self.place(below, Path::new(name), reason);
         }

@@ -6,6 +6,7 @@
 mod finder;
 mod fold;
 mod git;
+mod handover;
 mod hard_links;
 mod scan;
 mod secrets;
@@ -23,7 +24,12 @@ pub use self::table::{GitSetting, NamedScripts, Names, Row, TABLE, Table, Value,
 pub use self::trees::{Trees, project_secrets, trees};
 
 use self::finder::Finder;
+pub use self::handover::Handover;
+use super::handover::Handed;
 use super::secrets::{Catalogue, Secret};
+
+/// The reason for which a git directory is pinned.
+pub const GIT_DIRECTORY: &str = "a git directory";
 
 /// How a path is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,6 +70,8 @@ pub struct Scope<'a> {
     pub own: &'a [PathBuf],
     /// Which files count as secrets; `None` when they are not searched for.
     pub secrets: Option<&'a Catalogue>,
+    /// Whether, and how, it is noted what is handed over.
+    pub handover: Handover<'a>,
     /// What was protected before, for a search after a session. What has come since is listed as itself, but what it names
     /// or leads to is not: a name that the jail wrote must not choose what is moved away. What cannot be searched is told,
     /// but not listed.
@@ -98,6 +106,12 @@ pub struct Found {
     pub closed: Vec<PathBuf>,
     /// The files that hold secrets, in order.
     pub secrets: Vec<Secret>,
+    /// The files of the hand-over's kinds that are there, when they are noted.
+    pub handover_known: Vec<PathBuf>,
+    /// What is handed over, when it is compared.
+    pub handed: Vec<Handed>,
+    /// Files that were changed and are set-user-ID or set-group-ID, and device nodes.
+    pub modes: Vec<PathBuf>,
     /// Why the tree was not searched to its end, as a clause about it; `None` when it was.
     pub unsearched: Option<String>,
 }

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::finder::Finder;
 use super::fold::folded;
+use super::handover::Look;
 use super::table::{TABLE, Where};
 
 /// How deep directories are followed. What is deeper is held as a whole.
@@ -113,7 +114,11 @@ impl Finder<'_> {
 
     fn directory(&mut self, directory: &OwnedFd, below: &Path, area: Area) {
         let depth = below.components().count();
-        let Some(listing) = self.list(directory, below, area) else { return };
+        let mut look = self.look(directory, below, area);
+        let Some(listing) = self.list(directory, below, area, look.as_mut()) else { return };
+        if let Some(look) = look {
+            self.looked(look, directory, below);
+        }
         let place = if depth <= 1 { Where::Root } else { Where::Anywhere };
         for name in &listing.matched {
             self.rows(below, name, place);
@@ -151,7 +156,13 @@ impl Finder<'_> {
     }
 
     /// `None` when the directory cannot be read to its end.
-    fn list(&mut self, directory: &OwnedFd, below: &Path, area: Area) -> Option<Listing> {
+    fn list(
+        &mut self,
+        directory: &OwnedFd,
+        below: &Path,
+        area: Area,
+        mut look: Option<&mut Look<'_>>,
+    ) -> Option<Listing> {
         let mut buffer = Vec::with_capacity(BUFFER);
         let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
         let mut listing = Listing::default();
@@ -189,6 +200,9 @@ impl Finder<'_> {
                 },
                 kind => kind,
             };
+            if let Some(look) = &mut look {
+                look.entry(below, name, kind);
+            }
             listing.dot_git |= taken == ".git";
             for name in [Some(name), folded.as_deref()].into_iter().flatten() {
                 if area == Area::Sources && !self.names.rows(name).is_empty() {

@@ -44,6 +44,7 @@ impl Tree {
             uid: rustix::process::getuid().as_raw(),
             own,
             secrets: None,
+            handover: Handover::No,
             known: None,
         })
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Found, Hold, Protected, Scope, git_directory, scan};
+use super::{Found, Handover, Hold, Protected, Scope, git_directory, scan};
 use crate::config::settings::Profile;
 use crate::error::{Error, Kind, Result};
 use crate::host::Host;
@@ -51,6 +51,7 @@ pub fn trees(
         uid: host.user.uid,
         own: &own,
         secrets: (root == trees.project).then(|| &*CATALOGUE),
+        handover: Handover::Note,
         known: None,
     };
     let mut secrets = Vec::new();
@@ -79,6 +80,7 @@ pub fn trees(
             home: host.user.home_real.clone(),
             own: own.clone(),
             found: found.paths,
+            handover_known: found.handover_known,
         });
     }
     count(&results)?;
@@ -114,6 +116,7 @@ pub fn project_secrets(
         uid: host.user.uid,
         own: &own_directories(host),
         secrets: Some(&CATALOGUE),
+        handover: Handover::No,
         known: None,
     };
     let found = scan(&scope);
@@ -187,6 +190,7 @@ mod tests {
             parts: Vec::new(),
             home: "/h".into(),
             own: Vec::new(),
+            handover_known: Vec::new(),
             found: (0..paths).map(path).collect(),
         }
     }

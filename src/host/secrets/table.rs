@@ -1,6 +1,5 @@
 //! `presets/secrets.toml`: which files of a project hold secrets, as data.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::LazyLock;
@@ -8,6 +7,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::content::Holds;
+use crate::host::names::{NameIndex, matches};
 use crate::presets::preset;
 
 /// The whole table.
@@ -42,64 +42,27 @@ pub static TABLE: LazyLock<Table> =
 /// The same, to be asked by name.
 pub static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| Catalogue::new(&TABLE));
 
-/// The rows by the names that they have. One question is asked for each file of a project: it is answered from the first
-/// byte, the last bytes or the whole of the name.
-#[derive(Debug, Default)]
-pub struct Catalogue {
-    exact: HashMap<&'static [u8], Vec<&'static Row>>,
-    /// By what follows the `*`, and by its last two bytes whether there is such an ending at all.
-    endings: Vec<(&'static [u8], &'static Row)>,
-    last: HashMap<[u8; 2], Vec<usize>>,
-    beginnings: Vec<(&'static [u8], &'static Row)>,
-}
+/// The rows by the names that they have.
+#[derive(Debug)]
+pub struct Catalogue(NameIndex<&'static Row>);
 
 impl Catalogue {
     fn new(table: &'static Table) -> Self {
-        let mut catalogue = Self::default();
-        for row in &table.file {
-            for name in row.names.iter().map(String::as_bytes) {
-                match name {
-                    [b'*', ending @ ..] => {
-                        if let [.., a, b] = ending {
-                            catalogue.last.entry([*a, *b]).or_default().push(catalogue.endings.len());
-                        }
-                        catalogue.endings.push((ending, row));
-                    }
-                    [beginning @ .., b'*'] => catalogue.beginnings.push((beginning, row)),
-                    name => catalogue.exact.entry(name).or_default().push(row),
-                }
-            }
-        }
-        catalogue
+        let names = table.file.iter().flat_map(|row| row.names.iter().map(move |name| (name.as_str(), row)));
+        Self(NameIndex::new(names))
     }
 
     /// The names that are exact.
     pub fn exact(&self) -> impl Iterator<Item = &'static OsStr> {
-        self.exact.keys().map(|name| OsStr::from_bytes(name))
+        self.0.exact().map(OsStr::from_bytes)
     }
 
     /// The rows that `name` may be one of; which it is may depend on the contents.
     pub fn rows(&self, name: &OsStr) -> Vec<&'static Row> {
         let name = name.as_bytes();
-        let mut rows = Vec::new();
-        if let [.., a, b] = name
-            && let Some(endings) = self.last.get(&[*a, *b])
-        {
-            let endings = endings.iter().map(|at| &self.endings[*at]);
-            rows.extend(endings.filter(|(ending, _)| name.ends_with(ending)).map(|(_, row)| *row));
-        }
-        rows.extend(self.beginnings.iter().filter(|(start, _)| name.starts_with(start)).map(|(_, row)| *row));
-        rows.extend(self.exact.get(name).into_iter().flatten());
+        let mut rows = self.0.of(name);
         rows.retain(|row| !row.not.iter().any(|not| matches(not.as_bytes(), name)));
         rows
-    }
-}
-
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match pattern {
-        [b'*', ending @ ..] => name.ends_with(ending),
-        [beginning @ .., b'*'] => name.starts_with(beginning),
-        pattern => pattern == name,
     }
 }
 

@@ -9,7 +9,7 @@ use sha2::Sha256;
 
 use crate::host::git::{GitLayout, read_path};
 use crate::host::git_index::{Listed, ObjectFormat, Wanted, listed};
-use crate::host::{ini, read_bytes, read_text};
+use crate::host::{git_index, ini, read_bytes, read_text};
 
 /// No longer index is read (bytes): one of more than two million files.
 const MAX_INDEX: u64 = 256 << 20;
@@ -135,6 +135,44 @@ fn object_name(path: &Path, format: ObjectFormat) -> Option<Vec<u8>> {
         ObjectFormat::Sha1 => Sha1::new().chain_update(header).chain_update(&bytes).finalize().to_vec(),
         ObjectFormat::Sha256 => Sha256::new().chain_update(header).chain_update(&bytes).finalize().to_vec(),
     })
+}
+
+/// Says of each of `paths`, directories below the project's root, whether git tracks something in it: the root of a work
+/// tree counts always, and so does what is in no repository or in one that cannot be read.
+pub fn tracked_directories(root: &Path, git: Option<&GitLayout>, paths: &[PathBuf]) -> Vec<bool> {
+    let mut by_tree: BTreeMap<PathBuf, Vec<usize>> = BTreeMap::new();
+    for (at, path) in paths.iter().enumerate() {
+        // The directory itself may be the root.
+        if let Some(tree) = work_tree(root, &path.join("x")).filter(|tree| tree != path) {
+            by_tree.entry(tree).or_default().push(at);
+        }
+    }
+    let mut answers = vec![true; paths.len()];
+    for (tree, members) in by_tree {
+        let own = git.filter(|_| tree.as_os_str().is_empty());
+        let found = match own {
+            Some(git) => Some((git.git_dir.clone(), git.common_dir.clone())),
+            None => directories(root, git, &tree),
+        };
+        let Some((git_dir, common_dir)) = found else { continue };
+        let below = |at: &usize| paths[*at].strip_prefix(&tree).unwrap_or(&paths[*at]).as_os_str().as_bytes();
+        let wanted: Vec<&[u8]> = members.iter().map(below).collect();
+        if let Some(found) = listed_directories(&git_dir, format(&common_dir), &wanted) {
+            members.iter().zip(found).for_each(|(at, found)| answers[*at] = found);
+        }
+    }
+    answers
+}
+
+fn listed_directories(git_dir: &Path, format: ObjectFormat, wanted: &[&[u8]]) -> Option<Vec<bool>> {
+    let (mut found, split) =
+        git_index::directories(&read_bytes(&git_dir.join("index"), MAX_INDEX)?, format, wanted).ok()?;
+    if let Some(split) = split {
+        let base = read_bytes(&git_dir.join(split.file_name()), MAX_INDEX)?;
+        let (more, _) = git_index::directories(&base, format, wanted).ok()?;
+        found.iter_mut().zip(more).for_each(|(found, more)| *found |= more);
+    }
+    Some(found)
 }
 
 /// Whether any of `paths` is in an index now, by position: for what was not at launch.
