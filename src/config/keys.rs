@@ -69,7 +69,7 @@ pub const KEYS: &[Key] = &[
     key("filesystem", "protect", Here(Never)),
     key("filesystem", "deny", Here(Tightens)),
     key("filesystem", "mask", Here(Tightens)),
-    key("filesystem", "unmask", Later),
+    key("filesystem", "unmask", Here(Loosens)),
     key("home", "mode", Here(Tightens)),
     key("home", "state", Here(Tightens)),
     key("home", "toolchains", Here(Tightens)),

@@ -149,6 +149,7 @@ fn from_profile(profile: Sourced<Profile>, defaults: &ProfileDefaults) -> Settin
         sockets: Vec::new(),
         deny_files: Vec::new(),
         mask_files: Vec::new(),
+        unmask_files: Vec::new(),
         protect: Sourced::new(Protect::Enforce, always()),
         home: Sourced::new(defaults.home, origin.clone()),
         state: Sourced::new(defaults.state, origin.clone()),
@@ -202,6 +203,7 @@ fn apply(settings: &mut Settings, tables: &Tables, hosts: HostsFrom, outside: &m
     }
     settings.deny_files.extend(tables.deny_files.iter().cloned());
     settings.mask_files.extend(tables.mask_files.iter().cloned());
+    settings.unmask_files.extend(tables.unmask_files.iter().cloned());
     set(&mut settings.protect, &tables.protect);
     set(&mut settings.home, &tables.home);
     set(&mut settings.state, &tables.state);

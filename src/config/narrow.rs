@@ -65,6 +65,9 @@ pub(super) fn tighten(settings: &mut Settings, tables: &Tables, ignored: &mut Ig
         ignored.push(&variable.origin);
     }
 
+    for glob in &tables.unmask_files {
+        ignored.push(&glob.origin);
+    }
     settings.deny_files.extend(tables.deny_files.iter().cloned());
     settings.mask_files.extend(tables.mask_files.iter().cloned());
     settings.deny.extend(tables.deny.iter().cloned());

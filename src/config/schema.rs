@@ -37,6 +37,8 @@ pub struct Tables {
     pub deny_files: Vec<Sourced<Glob>>,
     /// `filesystem.mask`.
     pub mask_files: Vec<Sourced<Glob>>,
+    /// `filesystem.unmask`.
+    pub unmask_files: Vec<Sourced<Glob>>,
     /// `filesystem.protect`.
     pub protect: Option<Sourced<Protect>>,
     /// `home.mode`.
@@ -177,6 +179,7 @@ impl Walk<'_> {
             "filesystem.read_write" => tables.read_write = self.grants(value)?,
             "filesystem.deny" => tables.deny_files = self.globs(value)?,
             "filesystem.mask" => tables.mask_files = self.globs(value)?,
+            "filesystem.unmask" => tables.unmask_files = self.globs(value)?,
             "filesystem.protect" => {
                 let on = value.bool()?;
                 let protect = if on.value { Protect::Enforce } else { Protect::DangerOff };

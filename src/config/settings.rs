@@ -193,6 +193,8 @@ pub struct Settings {
     pub deny_files: Vec<Sourced<Glob>>,
     /// Globs of what is masked.
     pub mask_files: Vec<Sourced<Glob>>,
+    /// Globs of what is kept readable although it holds secrets.
+    pub unmask_files: Vec<Sourced<Glob>>,
     /// Protected paths.
     pub protect: Sourced<Protect>,
     /// The home.

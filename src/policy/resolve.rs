@@ -45,7 +45,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     let network = network(settings, facts, &mut warnings)?;
     let environment = variables::resolve(settings, facts, &rules, &network, &home);
     warnings.extend(env::unset(settings, &facts.environment));
-    let secrets = secrets::decide(&facts.secrets, &facts.grants);
+    let secrets = secrets::decide(settings, &facts.project, &facts.secrets, &facts.grants);
     warnings.extend(secrets::warning(&secrets));
     let covers = covers::covers(facts, &rules, &secrets, &mut warnings)?;
     let mut protected = protected::protected(settings, facts, &rules, &covers.hidden, &mut warnings);

@@ -1,10 +1,11 @@
 //! What becomes of the files of a project that hold secrets (FS-10, FS-16).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::config::settings::Profile;
+use crate::config::settings::{Profile, Settings};
 use crate::host::secrets::{SecretFile, Tracked};
 use crate::policy::Grant;
+use crate::policy::glob::{Anchor, Below};
 use crate::policy::origin::Origin;
 use crate::sanitize::escape;
 
@@ -59,19 +60,39 @@ impl SecretRule {
 }
 
 /// Decides about every file.
-pub(super) fn decide(files: &[SecretFile], grants: &[Grant]) -> Vec<SecretRule> {
+pub(super) fn decide(
+    settings: &Settings,
+    project: &Path,
+    files: &[SecretFile],
+    grants: &[Grant],
+) -> Vec<SecretRule> {
+    let kept: Vec<(Below, &Origin)> = settings
+        .unmask_files
+        .iter()
+        .map(|glob| {
+            let base = match glob.value.anchor() {
+                Anchor::Project => project,
+                Anchor::Root => Path::new("/"),
+            };
+            (glob.value.below(base, 0), &glob.origin)
+        })
+        .collect();
     let rules = files.iter().map(|file| SecretRule {
         path: file.path.clone(),
         below: file.below.clone(),
         reason: file.reason,
-        standing: standing(file, grants),
+        standing: standing(file, grants, &kept),
     });
     rules.collect()
 }
 
-fn standing(file: &SecretFile, grants: &[Grant]) -> Standing {
+fn standing(file: &SecretFile, grants: &[Grant], kept: &[(Below, &Origin)]) -> Standing {
     if let Some(grant) = grants.iter().find(|grant| grant.source == file.path) {
         return Standing::Kept(grant.origin.clone());
+    }
+    let matches = |glob: &Below| file.path.ancestors().any(|path| glob.matches(path));
+    if let Some((_, origin)) = kept.iter().find(|(glob, _)| matches(glob)) {
+        return Standing::Kept((*origin).clone());
     }
     match file.tracked {
         Tracked::No => Standing::Masked,
@@ -87,7 +108,9 @@ pub fn lines(rules: &[SecretRule], profile: Profile) -> Vec<String> {
     if let Some((first, shown)) = named(&|standing| *standing == Standing::Masked) {
         let how = match profile {
             Profile::Lockdown => "this profile keeps none readable".to_owned(),
-            _ => format!("to keep one readable, grant it: --ro {first}"),
+            _ => format!(
+                "to keep one readable: --ro {first}, or unmask = [\"{first}\"] in [filesystem] of your configuration"
+            ),
         };
         lines.push(format!("masked, for they hold secrets: {shown} (empty and read-only inside); {how}"));
     }
@@ -141,7 +164,7 @@ mod tests {
             lines(&many, Profile::Workspace),
             [
                 "masked, for they hold secrets: 0.key, 1.key, 2.key, 3.key, 4.key and 4 more (empty and read-only inside); \
-              to keep one readable, grant it: --ro 0.key"
+              to keep one readable: --ro 0.key, or unmask = [\"0.key\"] in [filesystem] of your configuration"
             ]
         );
         let mixed = [rule(".env", Standing::Masked), rule("t.key", Standing::Tracked)];

@@ -100,11 +100,36 @@ fn an_agent_makes_and_changes_its_own_env_file() {
 }
 
 #[test]
-fn a_secret_is_kept_readable_by_name() {
+fn a_secret_is_kept_readable_when_the_user_says_so() {
     let env = TestEnv::new();
     env.file(".env", "TOKEN=x\n");
     env.file(".env.test", "TOKEN=y\n");
     assert_eq!(env.jail(["--ro", ".env", "--", "cat", ".env", ".env.test"]).ok(), "TOKEN=x\n");
+    let file = env.config_dir().join("config.toml");
+    env.config("[filesystem]\nunmask = [\".env.test\", \"**/certs\"]\n");
+    env.file("a/certs/server.key", KEY);
+    env.file("a/server.key", KEY);
+    let read = "cat .env .env.test a/certs/server.key a/server.key";
+    let output = env.inside(read);
+    assert_eq!(output.ok(), format!("TOKEN=y\n{KEY}"));
+    let explained = env.jail(["explain", ".env.test"]);
+    assert!(
+        explained.ok().contains("writable") && explained.stdout.contains("config.toml:2"),
+        "{explained:#?}"
+    );
+    assert_eq!(
+        env.jail(["--mask", ".env.test", "--", "cat", ".env.test"]).ok(),
+        "",
+        "the user's own mask beats it"
+    );
+    assert_eq!(env.jail(["--lockdown", "--", "sh", "-c", read]).ok(), "", "nothing widens lockdown");
+    fs::remove_file(file).expect("remove");
+    // A project's own file opens nothing.
+    env.file(".ai-jail.toml", "[filesystem]\nunmask = [\".env\"]\n");
+    let output = env.inside("cat .env");
+    assert_eq!(output.ok(), "");
+    assert!(output.stderr.contains("ignored filesystem.unmask"), "{output:#?}");
+    fs::remove_file(env.project().join(".ai-jail.toml")).expect("remove");
     let output = env.jail(["--lockdown", "--ro", ".env", "--", "cat", ".env"]);
     output.refused();
 }
