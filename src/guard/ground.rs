@@ -45,6 +45,8 @@ pub struct Cover {
 #[derive(Debug)]
 pub struct Ground {
     trees: Vec<Tree>,
+    /// From here on they are trees in which nothing is protected: only sockets and FIFOs matter there.
+    plain_from: usize,
     /// Host paths that were protected at launch.
     known: BTreeSet<PathBuf>,
     /// Where they are now.
@@ -103,7 +105,29 @@ impl Ground {
                 });
             }
         }
-        Self::with(trees, held, covers, own)
+        let mut ground = Self::with(trees, held, covers, own);
+        ground.add_plain(&policy.shown_trees);
+        ground
+    }
+
+    /// Adds trees in which nothing is protected, but for those that are there.
+    fn add_plain(&mut self, roots: &[PathBuf]) {
+        for root in roots {
+            if !self.trees.iter().any(|tree| tree.root == *root) {
+                self.trees.push(Tree {
+                    root: root.clone(),
+                    protected: Vec::new(),
+                    read_only: Vec::new(),
+                    kind: TreeKind::Files,
+                    more: Vec::new(),
+                    home: PathBuf::new(),
+                    own: Vec::new(),
+                    objects: Vec::new(),
+                    parts: Vec::new(),
+                    since: None,
+                });
+            }
+        }
     }
 
     pub(super) fn with(
@@ -126,7 +150,8 @@ impl Ground {
                 rows.entry(part.to_owned()).or_default().push(Part { name: name.into(), before, counts });
             }
         }
-        Self { trees, known, held, covers, own, rows }
+        let plain_from = trees.len();
+        Self { trees, plain_from, known, held, covers, own, rows }
     }
 
     /// The trees.
@@ -203,6 +228,9 @@ impl Ground {
 
     /// The protected paths that `name`, in the directory `at`, makes or completes; they need not be there.
     pub fn touched(&self, at: &Spot, name: &OsStr) -> Vec<PathBuf> {
+        if at.tree >= self.plain_from {
+            return Vec::new();
+        }
         let mut touched = self.touched_as(at, name);
         // As a directory without case compares it.
         for found in folded(name).map(|name| self.touched_as(at, &name)).unwrap_or_default() {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
@@ -14,6 +15,7 @@ use crate::launch::protocol::Covered;
 use crate::sanitize::escape;
 
 use self::contents::Contents;
+use super::channels::{Answer, Channels, Question};
 use super::ground::{Cover, Ground, Spot};
 use super::quarantine::Quarantine;
 use super::repository::{Verdict, judge};
@@ -32,6 +34,7 @@ const AT_ONCE: usize = 64;
 pub struct Live {
     ground: Arc<Ground>,
     watch: Watch,
+    channels: Channels,
     quarantine: Quarantine,
     say: Box<dyn Fn(&str)>,
     touched: VecDeque<(Spot, Why)>,
@@ -64,10 +67,15 @@ impl Live {
     ///
     /// # Errors
     /// When the kernel gives no inotify descriptor.
-    pub fn start(ground: Ground, quarantine: Quarantine, say: Box<dyn Fn(&str)>) -> std::io::Result<Self> {
+    pub fn start(
+        ground: Ground,
+        channels: Channels,
+        quarantine: Quarantine,
+        say: Box<dyn Fn(&str)>,
+    ) -> std::io::Result<Self> {
         let ground = Arc::new(ground);
         let watch = Watch::new(Arc::clone(&ground))?;
-        Ok(Self::with(ground, watch, quarantine, say))
+        Ok(Self { channels, ..Self::with(ground, watch, quarantine, say) })
     }
 
     fn with(ground: Arc<Ground>, mut watch: Watch, quarantine: Quarantine, say: Box<dyn Fn(&str)>) -> Self {
@@ -79,6 +87,7 @@ impl Live {
         Self {
             ground,
             watch,
+            channels: Channels::default(),
             quarantine,
             say,
             touched: VecDeque::new(),
@@ -107,7 +116,22 @@ impl Live {
 
     /// Whether there is work that nothing else will announce.
     pub fn is_busy(&self) -> bool {
-        self.watch.is_busy() || !self.touched.is_empty() || self.can_ask()
+        self.watch.is_busy() || !self.touched.is_empty() || self.can_ask() || self.channels.is_busy()
+    }
+
+    /// When there will be work although nothing happens.
+    pub fn due(&self) -> Option<Instant> {
+        self.channels.due()
+    }
+
+    /// What the warden is to be asked about sockets and FIFOs; to be called after [`Live::turn`].
+    pub fn channels(&mut self) -> Vec<Question> {
+        self.channels.turn()
+    }
+
+    /// Takes the answer to the oldest of those questions. Returns what is to be asked next.
+    pub fn channel_answered(&mut self, answer: &Answer) -> Vec<Question> {
+        self.channels.answered(answer, &self.say)
     }
 
     /// Does a bounded piece of what is to be done. Returns what the warden is to be asked for.
@@ -122,6 +146,10 @@ impl Live {
         for _ in 0..AT_ONCE {
             let Some((spot, why)) = self.touched.pop_front() else { break };
             let path = self.ground.path(&spot);
+            if why == Why::Channel {
+                self.channels.found(path);
+                continue;
+            }
             let held: Vec<PathBuf> = ground.covered_below(&path).cloned().collect();
             for held in held.into_iter().filter(|held| ground.is_known(held)) {
                 self.uncovered(held);
@@ -178,6 +206,7 @@ impl Live {
             (self.say)(&format!("{} was covered again {count} times", escape(path)));
         }
         let mut lines: Vec<String> = self.changed.into_values().chain(self.failed.into_values()).collect();
+        lines.extend(self.channels.lines());
         if self.watch.is_full() {
             lines.push(FULL.to_owned());
         }

@@ -6,6 +6,7 @@
 //! was killed, the trees are looked at again ([`sweep`]), and what is new goes to the [`quarantine`]: never deleted, and
 //! brought back by a command of the user's.
 
+pub mod channels;
 mod follow;
 pub mod ground;
 pub mod handover;
@@ -28,6 +29,7 @@ use crate::error::Result;
 use crate::host::handover::Launch;
 use crate::policy::{Policy, ProtectedTree};
 
+use self::channels::Channels;
 use self::ground::Ground;
 use self::handover::HandedOver;
 use self::held::Held;
@@ -109,7 +111,7 @@ impl Guard {
         if ground.trees().is_empty() {
             return Ok(None);
         }
-        Live::start(ground, self.quarantine(), say).map(Some)
+        Live::start(ground, Channels::new(policy), self.quarantine(), say).map(Some)
     }
 
     /// Looks at the trees again and holds back what is new. To be called when nothing of the jail is left.

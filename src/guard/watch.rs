@@ -17,6 +17,7 @@ use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2
 use rustix::io::Errno;
 use tokio::sync::Notify;
 
+use super::channels::is_channel;
 use super::ground::{Ground, Spot};
 
 /// No session watches more.
@@ -75,6 +76,8 @@ pub enum Why {
     Named,
     /// It is, or holds, something that the jail holds.
     Holds,
+    /// It is a socket or a FIFO.
+    Channel,
 }
 
 /// What was seen.
@@ -250,6 +253,9 @@ impl Shared {
             }
             self.look(spot, name);
             let place = spot.below.join(name);
+            if matches!(entry.file_type(), FileType::Socket | FileType::Fifo) {
+                self.state().touch(Spot { tree: spot.tree, below: place.clone() }, Why::Channel);
+            }
             let is_directory = match entry.file_type() {
                 FileType::Directory => true,
                 FileType::Unknown => {
@@ -348,6 +354,10 @@ impl Shared {
             (Some(Watched::Directory(at)), Some(name)) => {
                 self.look(&at, name);
                 let came = what.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
+                let spot = Spot { tree: at.tree, below: at.below.join(name) };
+                if came && !what.contains(ReadFlags::ISDIR) && is_channel(&self.ground.path(&spot)) {
+                    self.state().touch(spot, Why::Channel);
+                }
                 if came && what.contains(ReadFlags::ISDIR) && self.ground.enters(&at, name) {
                     self.state().queue(vec![Spot { tree: at.tree, below: at.below.join(name) }]);
                 }

@@ -19,6 +19,7 @@ use super::globs::Veiled;
 use super::grants::Bounds;
 use super::needs::Needs;
 use super::project::Project;
+use super::protected::Channel;
 use super::secrets;
 use super::state::{self, HostState};
 use super::system::{Extent, MountKind, SystemMount, mounts};
@@ -94,9 +95,12 @@ pub fn survey(
     let roots = roots(project, &grants, &host_state, settings);
     let settings_files: Vec<PathBuf> =
         host_state.copies.iter().map(|copy| host.user.home_real.join(&copy.path)).collect();
+    let mut of_project = None;
     let (trees, secrets) = if roots.is_empty() {
         let profile = settings.profile.value;
-        (Vec::new(), protected::project_secrets(host, &project.root, profile, warnings)?)
+        let (secrets, channels) = protected::project(host, &project.root, profile, warnings)?;
+        of_project = Some(channels);
+        (Vec::new(), secrets)
     } else {
         let trees = protected::Trees {
             roots,
@@ -109,6 +113,17 @@ pub fn survey(
         protected::trees(host, &trees, warnings)?
     };
     let secrets = secrets::known(host, project, secrets, warnings);
+    let mut walked: Vec<(&Path, &[Channel])> =
+        trees.iter().map(|tree| (tree.root.as_path(), tree.channels.as_slice())).collect();
+    walked.extend(of_project.iter().map(|channels| (project.root.as_path(), channels.as_slice())));
+    let shown_trees: Vec<PathBuf> = std::iter::once(&project.root)
+        .chain(&git_outside)
+        .chain(grants.iter().filter(|grant| grant.shape == Shape::Directory).map(|grant| &grant.source))
+        .cloned()
+        .collect();
+    let named: Vec<&Path> = things.sockets().collect();
+    let channels =
+        protected::channels(host, &walked, &shown_trees, &named, settings.profile.value, warnings)?;
     let devbox_roots =
         if settings.profile.value == Profile::Devbox { devbox_roots(&host.root) } else { Vec::new() };
     let veiled = if settings.deny_files.is_empty() && settings.mask_files.is_empty() {
@@ -136,6 +151,7 @@ pub fn survey(
     sources.confirm()?;
     let mut covers = covers(host, project, &grants, own, &toolchains);
     covers.extend(veiled.covers);
+    covers.extend(channels);
     let caches = match settings.caches.value {
         CacheMode::Shared => toolchains::caches(),
         CacheMode::Project => Vec::new(),
@@ -171,6 +187,7 @@ pub fn survey(
         git_config: git.values,
         grants,
         things,
+        shown_trees,
         devbox_roots,
         path_entries: host
             .environment

@@ -18,6 +18,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::guard::channels::{Answer, Object};
 use crate::plan::CgroupLimits;
 use crate::plan::operation::{Cover, DoorOp};
 
@@ -55,8 +56,21 @@ pub struct Order {
     pub staging: Option<PathBuf>,
     /// Whether the doors to the network are to be made.
     pub listen: Listen,
+    /// By what the jail's own sockets are known.
+    pub sockets: SocketsBy,
     /// cgroup limits to be put on the jail while it is held.
     pub cgroup: Option<CgroupLimits>,
+}
+
+/// By what the jail's own sockets are known.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
+pub enum SocketsBy {
+    /// By its network namespace.
+    Namespace,
+    /// By its processes: the network is the host's.
+    Process,
+    /// By nothing: network and processes are shared with the surroundings.
+    Nobody,
 }
 
 /// Whether listeners are made in the jail's network namespace.
@@ -90,6 +104,17 @@ pub enum Request {
         below: PathBuf,
         /// How.
         how: Cover,
+    },
+    /// Cover a socket or FIFO that the jail did not make; one [`Reply::Channel`] answers each.
+    Channel {
+        /// The root of the mount that shows it.
+        #[serde(with = "crate::plan::raw")]
+        root: PathBuf,
+        /// The path below it.
+        #[serde(with = "crate::plan::raw")]
+        below: PathBuf,
+        /// Which object it must be.
+        object: Object,
     },
     /// End the jail now.
     Kill,
@@ -125,6 +150,8 @@ pub enum Reply {
     Bound(SocketAddrV4, bool),
     /// What came of covering a path, in the order of the requests.
     Covered(Covered),
+    /// What came of a socket or FIFO, in the order of the requests.
+    Channel(Answer),
     /// The jail has ended and nothing of it is left: bubblewrap's exit status.
     Ended(i32),
 }

@@ -15,11 +15,12 @@ use crate::host::sources::Sources;
 use crate::plan::bwrap::{Number, Numbers, arguments, command};
 use crate::plan::operation::{BindSource, BwrapOp, DoorOp, Missing};
 use crate::plan::{NetworkPlan, Plan};
+use crate::policy::ProcView;
 use crate::terminal::{Stream, Streams, Terminal};
 
 use super::carry;
 use super::keeper::Keeper;
-use super::protocol::{FIRST_DESCRIPTOR, Listen, Order, Reply, Request, bytes_to_memfd, to_memfd};
+use super::protocol::{FIRST_DESCRIPTOR, Listen, Order, Reply, Request, SocketsBy, bytes_to_memfd, to_memfd};
 use super::store;
 
 /// How long the whole set-up may take; the warden's own deadline is shorter.
@@ -223,6 +224,11 @@ fn send(
                     .collect(),
             ),
             NetworkPlan::Off | NetworkPlan::DangerOpen => Listen::No,
+        },
+        sockets: match (&plan.network, plan.proc_view) {
+            (NetworkPlan::Filtered(_) | NetworkPlan::Off, _) => SocketsBy::Namespace,
+            (NetworkPlan::DangerOpen, ProcView::Own) => SocketsBy::Process,
+            (NetworkPlan::DangerOpen, ProcView::DangerSurrounding) => SocketsBy::Nobody,
         },
         cgroup: plan.cgroup.clone(),
     };

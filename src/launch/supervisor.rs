@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::egress::{Doors, LateBind, Observer, serve};
 use crate::error::{Error, Kind, Result};
+use crate::guard::channels::Question;
 use crate::guard::ground::Cover;
 use crate::guard::live::Live;
 use crate::plan::inner::StageReport;
@@ -178,6 +179,11 @@ async fn supervise(
                             cover(keeper, live.answered(&answer));
                         }
                     }
+                    Reply::Channel(answer) => {
+                        if let Some(live) = &mut live {
+                            channels(keeper, live.channel_answered(&answer));
+                        }
+                    }
                     Reply::Held { .. } => {}
                     Reply::Ended(status) => break ending.unwrap_or(End::Status(status)),
                 }
@@ -189,6 +195,7 @@ async fn supervise(
             () = happened(watched.as_ref(), live.as_deref()) => {
                 if let Some(live) = &mut live {
                     cover(keeper, live.turn());
+                    channels(keeper, live.channels());
                 }
             }
             what = signals.next() => match what {
@@ -255,6 +262,13 @@ fn cover(keeper: &Keeper, covers: Vec<Cover>) {
     }
 }
 
+/// Asks the warden to cover sockets and FIFOs that the jail did not make.
+fn channels(keeper: &Keeper, questions: Vec<Question>) {
+    for Question { root, below, object } in questions {
+        tell(keeper, &Request::Channel { root, below, object });
+    }
+}
+
 /// What wakes the loop for the guard.
 struct Wake {
     events: AsyncFd<OwnedFd>,
@@ -288,6 +302,7 @@ async fn happened(wake: Option<&Wake>, live: Option<&Live>) {
     tokio::select! {
         () = wake.events() => {}
         () = wake.found.notified() => {}
+        () = until(live.due().map(tokio::time::Instant::from_std)) => {}
     }
 }
 

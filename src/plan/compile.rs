@@ -102,6 +102,7 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
             .collect(),
         store: [mounts.store, placeholders].concat(),
         carry: policy.carry.clone(),
+        proc_view: policy.proc_view,
         cgroup: cgroup(policy),
         time: policy.limits.time_seconds.as_ref().map(|seconds| Duration::from_secs(seconds.value)),
     })

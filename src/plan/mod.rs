@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::policy::ProcView;
 use crate::policy::carry::Carry;
 use crate::policy::net::NetPolicy;
 
@@ -49,6 +50,8 @@ pub struct Plan {
     pub store: Vec<StoreOp>,
     /// What an agent's settings bring along from the project where it ran last.
     pub carry: Option<Carry>,
+    /// Whether `/proc` shows the jail's processes alone.
+    pub proc_view: ProcView,
     /// Limits that need a cgroup.
     pub cgroup: Option<CgroupLimits>,
     /// After this long the jail is ended.

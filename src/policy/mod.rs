@@ -16,7 +16,7 @@ pub mod terminal;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::settings::{HomeMode, Limits, Profile, Protect, Settings};
@@ -82,6 +82,8 @@ pub struct Facts {
     pub grants: Vec<Grant>,
     /// Sockets and devices of the host that were named.
     pub things: Things,
+    /// The user's directories that are shown: the project, its git directories outside, grants.
+    pub shown_trees: Vec<PathBuf>,
     /// What `devbox` opens: the directories of the root, less /data and virtual file systems.
     pub devbox_roots: Vec<PathBuf>,
     /// Entries of the launcher's PATH that exist, absolute, as they are written there.
@@ -117,6 +119,16 @@ pub struct Things {
     pub opened: Vec<Opened>,
 }
 
+impl Things {
+    /// The sockets, on the host.
+    pub fn sockets(&self) -> impl Iterator<Item = &Path> {
+        self.rules.iter().filter_map(|rule| match &rule.source {
+            files::Source::Socket(path) => Some(path.as_path()),
+            _ => None,
+        })
+    }
+}
+
 /// Something of the host that a jail reaches because it was named.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Opened {
@@ -150,6 +162,8 @@ pub enum CoverKind {
     Installed,
     /// A secrets file of the project: everywhere.
     Secret,
+    /// A socket or a FIFO of the host: everywhere.
+    Channel,
     /// What the user's `deny` and `mask` match: everywhere.
     Asked(Veil, Named),
     /// A symlink on the way to what the user named: it keeps its place, and is not covered.
@@ -233,6 +247,8 @@ pub struct ProtectedTree {
     pub handover_known: Vec<PathBuf>,
     /// What was found, below the root.
     pub found: Vec<crate::host::protected::Protected>,
+    /// The sockets and FIFOs in it.
+    pub channels: Vec<crate::host::protected::Channel>,
 }
 
 /// A grant that exists.
@@ -359,6 +375,8 @@ pub struct Policy {
     pub carry: Option<Carry>,
     /// Files below ai-jail's data directory that are mounted over and stay there, with what they say when they are new.
     pub placeholders: Vec<(PathBuf, &'static str)>,
+    /// The user's directories that are shown, on the host: sockets that appear there are covered.
+    pub shown_trees: Vec<PathBuf>,
     /// The environment.
     pub environment: BTreeMap<String, Sourced<OsString>>,
     /// The network.
@@ -390,4 +408,5 @@ impl Policy {
     }
 }
 
+pub(crate) use self::resolve::etc::ABOUT;
 pub use self::resolve::resolve;

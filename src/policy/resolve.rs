@@ -1,7 +1,7 @@
 //! Settings and facts become a policy.
 
 mod covers;
-mod etc;
+pub(crate) mod etc;
 mod home;
 mod protected;
 mod state;
@@ -77,6 +77,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         opened: facts.things.opened.clone(),
         carry: state::carry(settings, facts),
         placeholders: state::placeholders(settings, facts, &rules, &home),
+        shown_trees: facts.shown_trees.clone(),
         files: rules,
         protected,
         environment,

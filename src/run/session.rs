@@ -164,10 +164,9 @@ fn clipboard(report: &Report, policy: &Policy) -> Option<String> {
 
 /// The guard over what appears in protected places. Without a record of its own a session is swept at its end alone.
 fn guard(prepared: &Prepared, session: &SessionId, reporter: &Reporter) -> Option<Guard> {
-    if prepared.policy.protected_off() || prepared.trees.is_empty() {
-        return None;
-    }
-    match Guard::start(Places::new(&prepared.state), &session.to_string(), &prepared.trees) {
+    // Sockets are watched for also where nothing is protected.
+    let trees = if prepared.policy.protected_off() { &[] } else { prepared.trees.as_slice() };
+    match Guard::start(Places::new(&prepared.state), &session.to_string(), trees) {
         Ok(guard) => Some(guard),
         Err(error) => {
             reporter.warn(&format!(

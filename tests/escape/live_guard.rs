@@ -167,14 +167,12 @@ fn git_works_inside_and_what_it_makes_stays() {
 }
 
 #[test]
-fn nothing_is_watched_when_nothing_can_be_written() {
-    for (profile, expected) in
-        [("read-only", false), ("lockdown", false), ("workspace", true), ("strict", true)]
-    {
+fn the_project_is_watched_in_every_profile_for_sockets_appear_in_each() {
+    for profile in ["read-only", "lockdown", "workspace", "strict"] {
         let env = repository();
         let running = env.jail_running(["--profile", profile, "--", "sleep", "2"]);
         let watched = eventually(Duration::from_secs(1), || watches_of(running.pid()) > 0);
-        assert_eq!(watched, expected, "{profile}");
+        assert!(watched, "{profile}");
         running.finish(DEADLINE).ok();
     }
 }

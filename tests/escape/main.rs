@@ -8,6 +8,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod channels;
 mod covers;
 mod grants;
 mod guard_recovery;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Access;
 
 use super::table::Lookup;
-use super::{Found, Hold, Protected, Scope};
+use super::{Channel, Found, Hold, Protected, Scope};
 use crate::host::handover::Handed;
 use crate::host::links;
 use crate::host::secrets::Secret;
@@ -36,6 +36,7 @@ pub(super) struct Finder<'a> {
     pub(super) handed: Vec<Handed>,
     /// Files whose modes it may not keep.
     pub(super) modes: Vec<PathBuf>,
+    pub(super) channels: Vec<Channel>,
     held: HashMap<PathBuf, (Hold, String)>,
     closed: Vec<PathBuf>,
     entries: usize,
@@ -56,6 +57,7 @@ impl<'a> Finder<'a> {
             handover_known: Vec::new(),
             handed: Vec::new(),
             modes: Vec::new(),
+            channels: Vec::new(),
             held: HashMap::new(),
             closed: Vec::new(),
             entries: 0,
@@ -87,6 +89,7 @@ impl<'a> Finder<'a> {
             paths,
             closed,
             secrets,
+            channels: self.channels,
             handover_known: self.handover_known,
             handed: self.handed,
             modes: self.modes,

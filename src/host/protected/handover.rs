@@ -131,7 +131,7 @@ impl Look<'_> {
             return;
         }
         let known = match (self.area, self.of_all) {
-            (Area::Dependencies, _) => None,
+            (Area::Dependencies | Area::Channels, _) => None,
             (Area::Sources, Some(kind)) => Some(kind),
             (Area::Sources, None) => kind_by_name(below, name),
         };

@@ -3,6 +3,7 @@
 //! Nothing is run. What lies in the tree may have been put there by an earlier jail: what cannot be looked at is held as a
 //! whole, and what is not looked at is said.
 
+mod channels;
 mod finder;
 mod fold;
 mod git;
@@ -19,9 +20,10 @@ mod trees;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+pub use self::channels::{Channel, ChannelKind, channels, has_program, is_bound};
 pub use self::fold::folded;
 pub use self::table::{GitSetting, NamedScripts, Names, Row, TABLE, Table, Value, Where};
-pub use self::trees::{Trees, project_secrets, trees};
+pub use self::trees::{Trees, project, trees};
 
 use self::finder::Finder;
 pub use self::handover::Handover;
@@ -112,6 +114,8 @@ pub struct Found {
     pub handed: Vec<Handed>,
     /// Files that were changed and are set-user-ID or set-group-ID, and device nodes.
     pub modes: Vec<PathBuf>,
+    /// The sockets and FIFOs.
+    pub channels: Vec<Channel>,
     /// Why the tree was not searched to its end, as a clause about it; `None` when it was.
     pub unsearched: Option<String>,
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
 use rustix::io::Errno;
 
+use super::channels::ChannelKind;
 use super::finder::Finder;
 use super::fold::folded;
 use super::handover::Look;
@@ -27,6 +28,8 @@ pub(super) enum Area {
     Sources,
     /// Git directories alone: names that tools make anew cannot be held without breaking them.
     Dependencies,
+    /// Sockets and FIFOs, which are noted everywhere, and nothing else.
+    Channels,
 }
 
 /// What a directory lists that matters.
@@ -94,6 +97,8 @@ impl Finder<'_> {
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(parent, name, flags, Mode::empty()) {
             Ok(directory) => self.directory(&directory, below, area),
+            // Who cannot look there cannot connect there either, where the tree is not writable.
+            Err(Errno::ACCESS | Errno::PERM) if area == Area::Channels => {}
             Err(Errno::ACCESS | Errno::PERM) => {
                 let held = self.closed(below);
                 if area == Area::Sources {
@@ -126,10 +131,10 @@ impl Finder<'_> {
         for (name, kind) in &listing.secrets {
             self.secret(directory.as_fd(), below, name, *kind);
         }
-        if listing.dot_git {
+        if listing.dot_git && area != Area::Channels {
             self.dot_git(below);
         }
-        if listing.is_repository() {
+        if listing.is_repository() && area != Area::Channels {
             self.repository(below);
         }
         if depth >= DEPTH_LIMIT && !listing.directories.is_empty() {
@@ -146,8 +151,10 @@ impl Finder<'_> {
                 continue;
             }
             // Git's own directories hold no settings of other tools, unless something was moved there.
-            let area =
-                if name == ".git" || TABLE.dependencies.contain(name) { Area::Dependencies } else { area };
+            let area = match area {
+                Area::Sources if name == ".git" || TABLE.dependencies.contain(name) => Area::Dependencies,
+                area => area,
+            };
             self.enter(directory, name, &below, area);
             if self.exhausted() {
                 return;
@@ -211,6 +218,11 @@ impl Finder<'_> {
             }
             if area == Area::Sources && self.may_be_secret(name, kind) {
                 listing.secrets.push((name.to_owned(), kind));
+            }
+            match kind {
+                FileType::Socket => self.channel(below.join(name), ChannelKind::Socket),
+                FileType::Fifo => self.channel(below.join(name), ChannelKind::Fifo),
+                _ => {}
             }
             if kind == FileType::Directory {
                 listing.directories.push(name.to_owned());

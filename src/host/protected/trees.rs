@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Found, Handover, Hold, Protected, Scope, git_directory, scan};
+use super::{Channel, Found, Handover, Hold, Protected, Scope, git_directory, scan};
 use crate::config::settings::Profile;
 use crate::error::{Error, Kind, Result};
 use crate::host::Host;
@@ -81,6 +81,7 @@ pub fn trees(
             own: own.clone(),
             found: found.paths,
             handover_known: found.handover_known,
+            channels: found.channels,
         });
     }
     count(&results)?;
@@ -97,16 +98,16 @@ pub fn trees(
     Ok((results, secrets))
 }
 
-/// The secrets of a project that is not writable, and in which nothing has to be held.
+/// The secrets, and the sockets and FIFOs, of a project that is not writable, and in which nothing has to be held.
 ///
 /// # Errors
 /// Under `strict` and `lockdown`, when it cannot be searched to its end.
-pub fn project_secrets(
+pub fn project(
     host: &Host,
     project: &Path,
     profile: Profile,
     warnings: &mut Vec<String>,
-) -> Result<Vec<Secret>> {
+) -> Result<(Vec<Secret>, Vec<Channel>)> {
     let scope = Scope {
         root: project,
         more: &[],
@@ -121,11 +122,11 @@ pub fn project_secrets(
     };
     let found = scan(&scope);
     searched(project, &found, profile, warnings)?;
-    Ok(found.secrets)
+    Ok((found.secrets, found.channels))
 }
 
 /// ai-jail's own directories that exist, free of symlinks.
-fn own_directories(host: &Host) -> Vec<PathBuf> {
+pub(super) fn own_directories(host: &Host) -> Vec<PathBuf> {
     let places = [
         ("XDG_CONFIG_HOME", ".config"),
         ("XDG_DATA_HOME", ".local/share"),
@@ -192,6 +193,7 @@ mod tests {
             own: Vec::new(),
             handover_known: Vec::new(),
             found: (0..paths).map(path).collect(),
+            channels: Vec::new(),
         }
     }
 

@@ -16,7 +16,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::process::{Pid, ioctl_tiocsctty, setsid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::launch::protocol::{FIRST_DESCRIPTOR, Listen, Order};
+use crate::launch::protocol::{FIRST_DESCRIPTOR, Listen, Order, SocketsBy};
 use crate::sys::namespace;
 
 use super::reaper::Reaper;
@@ -221,12 +221,13 @@ fn enter(
         })
     };
     join(users.as_fd(), LinkNameSpaceType::User, "user")?;
+    // Where the jail has none of its own it is this one already.
+    if order.sockets == SocketsBy::Namespace {
+        join(net.as_fd(), LinkNameSpaceType::Network, "network")?;
+    }
     let listeners = match &order.listen {
         Listen::No => Vec::new(),
-        Listen::Doors(routes) => {
-            join(net.as_fd(), LinkNameSpaceType::Network, "network")?;
-            network::doors(routes)?
-        }
+        Listen::Doors(routes) => network::doors(routes)?,
     };
     join(files.as_fd(), LinkNameSpaceType::Mount, "mount")?;
     let notes = mounts::finish(&order.mounts, identities, order.staging.as_deref())?;

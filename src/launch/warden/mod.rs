@@ -6,6 +6,7 @@
 //! orphaned becomes its own child, and the end of its socket, which only the supervisor holds, is the order to kill.
 
 mod cgroup;
+mod channels;
 mod hold;
 mod mounts;
 mod network;
@@ -21,7 +22,7 @@ use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
 
-use crate::launch::protocol::{Order, Reply, Request, from_memfd, receive, send};
+use crate::launch::protocol::{Order, Reply, Request, SocketsBy, from_memfd, receive, send};
 use crate::plan::inner::StageReport;
 
 use self::hold::Held;
@@ -129,11 +130,16 @@ fn keep(
         &Reply::Held { pid: held.pid.as_raw_nonzero().get(), notes: held.notes.clone() },
         &listeners,
     )?;
-    attend(socket, held, reaper)
+    attend(socket, held, order.sockets, reaper)
 }
 
 /// Answers the supervisor until the jail has ended.
-fn attend(socket: BorrowedFd<'_>, mut held: Held, reaper: &mut Reaper) -> Result<Option<i32>, Failure> {
+fn attend(
+    socket: BorrowedFd<'_>,
+    mut held: Held,
+    sockets: SocketsBy,
+    reaper: &mut Reaper,
+) -> Result<Option<i32>, Failure> {
     held.listeners.clear();
     let mut door = Some(held.door);
     loop {
@@ -168,6 +174,10 @@ fn attend(socket: BorrowedFd<'_>, mut held: Held, reaper: &mut Reaper) -> Result
                 Some((Request::Signal(number), _)) => signal(held.pid, number),
                 Some((Request::Cover { root, below, how }, _)) => {
                     send(socket, &Reply::Covered(mounts::cover(&root, &below, how)), &[])?
+                }
+                Some((Request::Channel { root, below, object }, _)) => {
+                    let answer = channels::cover(&root, &below, &object, sockets);
+                    send(socket, &Reply::Channel(answer), &[])?
                 }
                 Some((Request::Bind(address), _)) => match network::listener(address) {
                     Ok(listener) => send(socket, &Reply::Bound(address, true), &[listener.as_fd()])?,

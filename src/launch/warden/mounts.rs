@@ -27,7 +27,7 @@ use super::Failure;
 mod cover;
 mod hide;
 
-pub(super) use self::cover::cover;
+pub(super) use self::cover::{cover, cover_by_about, uncovered};
 use self::hide::{Covers, hide};
 
 /// How many random names are tried for what is moved aside.

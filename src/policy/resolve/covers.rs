@@ -178,9 +178,11 @@ fn veil(cover: &Cover) -> Option<Veil> {
     match cover.kind {
         CoverKind::Way => None,
         CoverKind::Asked(veil, _) => Some(veil),
-        CoverKind::Own | CoverKind::Credential | CoverKind::Installed | CoverKind::Secret => {
-            Some(Veil::Empty)
-        }
+        CoverKind::Own
+        | CoverKind::Credential
+        | CoverKind::Installed
+        | CoverKind::Secret
+        | CoverKind::Channel => Some(Veil::Empty),
     }
 }
 
@@ -217,7 +219,10 @@ impl Covers {
     /// next launch finds it by its own name.
     fn hold(&mut self, rules: &FileRules, rule: &FileRule, below: &Path, cover: &Cover) {
         if rule.access == Access::ReadOnly
-            || matches!(cover.kind, CoverKind::Secret | CoverKind::Asked(_, Named::ByMatch))
+            || matches!(
+                cover.kind,
+                CoverKind::Secret | CoverKind::Channel | CoverKind::Asked(_, Named::ByMatch)
+            )
         {
             return;
         }
@@ -261,7 +266,9 @@ fn holes(rules: &FileRules, covered: &Path) -> Vec<Hole> {
 fn counts(facts: &Facts, rule: &FileRule, cover: &Cover) -> bool {
     let users = rule.dest == facts.project || facts.grants.iter().any(|grant| grant.dest == rule.dest);
     match cover.kind {
-        CoverKind::Own | CoverKind::Secret | CoverKind::Asked(..) | CoverKind::Way => true,
+        CoverKind::Own | CoverKind::Secret | CoverKind::Channel | CoverKind::Asked(..) | CoverKind::Way => {
+            true
+        }
         CoverKind::Credential => users,
         CoverKind::Installed => !users && rule.access == Access::ReadOnly,
     }

@@ -20,6 +20,9 @@ pub(super) const GIT_CONFIG: &str = "/run/ai-jail/gitconfig";
 /// Where git finds what it leaves alone when nobody names it.
 const GIT_EXCLUDES: &str = "/run/ai-jail/gitignore";
 
+/// What the agent is told. It is also what stands in the place of a socket or FIFO that appeared and is not the jail's.
+pub(crate) const ABOUT: &str = "/run/ai-jail/about";
+
 /// Path and content of each.
 pub(super) fn made(
     settings: &Settings,
@@ -56,7 +59,7 @@ pub(super) fn made(
         ("/etc/resolv.conf", resolver),
         ("/etc/machine-id", format!("{}\n", machine_id(&facts.project))),
         (GIT_CONFIG, git_config(&facts.git_config, secrets)),
-        ("/run/ai-jail/about", about(settings, facts, network, protected, secrets, hidden)),
+        (ABOUT, about(settings, facts, network, protected, secrets, hidden)),
     ];
     let mut files: Vec<(PathBuf, Vec<u8>)> =
         made.drain(..).map(|(path, text)| (PathBuf::from(path), text.into_bytes())).collect();
@@ -165,7 +168,8 @@ fn about(
         text.push_str(&format!("granted of this machine: {} - {}\n", opened.name, opened.opens));
     }
     text.push_str(
-        "sockets and devices of this machine: none but those; more by --grant NAME or --socket PATH\n",
+        "sockets and devices of this machine: none but those; more by --grant NAME or --socket PATH\n\
+         sockets of programs outside that lie in the project are covered; those that you make here work\n",
     );
     if let Some(agent) = &facts.agent {
         text.push_str(&format!("state of {}: {}\n", agent.title, state(settings, facts)));
