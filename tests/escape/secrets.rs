@@ -144,6 +144,16 @@ fn a_secret_behind_a_symlink_is_masked() {
 }
 
 #[test]
+fn a_secret_with_another_name_is_masked_under_both() {
+    let env = TestEnv::new();
+    env.file(".env", "TOKEN=x\n");
+    env.outside("mkdir -p sub node_modules/x && ln .env sub/notes.txt && ln .env node_modules/x/y").ok();
+    let read = "cat .env sub/notes.txt node_modules/x/y";
+    assert_eq!(env.outside(read).ok(), "TOKEN=x\n".repeat(3), "control");
+    assert_eq!(env.inside(read).ok(), "");
+}
+
+#[test]
 fn a_mode_hides_no_secret_from_the_search() {
     let env = TestEnv::new();
     env.file("server.key", KEY);

@@ -1,4 +1,5 @@
-//! The other names of protected files (FS-15): what is written by one name is changed under all of them.
+//! The other names of protected files and of secrets (FS-15): what is written by one name is changed under all of them,
+//! and what is masked under one could be read by another.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -23,9 +24,12 @@ const DEPTH_LIMIT: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Number(u64, u64);
 
-/// A protected file with more than one name.
+/// A protected file, or a secret, with more than one name.
 struct Linked {
-    reason: String,
+    /// Why it is protected, if it is.
+    reason: Option<String>,
+    /// What is in it, if it is a secret.
+    secret: Option<&'static str>,
     /// How many of its names have not been seen.
     missing: i64,
 }
@@ -70,6 +74,12 @@ impl Finder<'_> {
         if left == 0 {
             self.incomplete(|| format!("more than {INSIDE_LIMIT} files are in protected directories, and not all were asked for other names"));
         }
+        for (below, secret) in &self.secrets {
+            let Ok(stat) = statat(CWD, self.at(below), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            if let Some(linked) = several(&mut linked, &stat) {
+                linked.secret = Some(secret);
+            }
+        }
         if linked.is_empty() {
             return;
         }
@@ -101,8 +111,12 @@ impl Finder<'_> {
             let Ok(stat) = statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
             let Some(found) = search.linked.get_mut(&Number(stat.st_dev, stat.st_ino)) else { continue };
             found.missing -= 1;
-            let reason = format!("another name of a protected file: {}", found.reason);
             let place = below.join(name);
+            if let Some(secret) = found.secret {
+                self.secrets.entry(place.clone()).or_insert(secret);
+            }
+            let Some(reason) = &found.reason else { continue };
+            let reason = format!("another name of a protected file: {reason}");
             if !place.ancestors().any(|path| search.whole.contains(path)) {
                 self.hold_named(&place, Hold::ReadOnly, &reason);
             }
@@ -157,11 +171,16 @@ fn inside(
 }
 
 fn note(linked: &mut HashMap<Number, Linked>, stat: &Stat, reason: &str) {
-    if stat.st_nlink > 1 {
-        let missing = i64::try_from(stat.st_nlink).unwrap_or(i64::MAX);
-        let new = || Linked { reason: reason.to_owned(), missing };
-        linked.entry(Number(stat.st_dev, stat.st_ino)).or_insert_with(new);
+    if let Some(linked) = several(linked, stat) {
+        linked.reason.get_or_insert_with(|| reason.to_owned());
     }
+}
+
+/// The entry of a file that has several names.
+fn several<'a>(linked: &'a mut HashMap<Number, Linked>, stat: &Stat) -> Option<&'a mut Linked> {
+    let missing = i64::try_from(stat.st_nlink).unwrap_or(i64::MAX);
+    let new = || Linked { reason: None, secret: None, missing };
+    (missing > 1).then(|| linked.entry(Number(stat.st_dev, stat.st_ino)).or_insert_with(new))
 }
 
 fn open(parent: impl AsFd, name: &OsStr) -> Option<OwnedFd> {
