@@ -207,6 +207,7 @@ pub fn survey(
         covers,
         asked: veiled.asked,
         host_state,
+        installs: if settings.toolchains.value { toolchains::installs() } else { &[] },
         caches,
         sources,
     })

@@ -64,6 +64,23 @@ pub struct ToolchainRow {
     pub reason: String,
 }
 
+/// A variable that leads a tool's installs into the private home.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstallRow {
+    /// The variable.
+    pub variable: String,
+    /// Its value, relative to the home.
+    pub value: String,
+    /// The tool's own place, relative to the home: it counts when that is the host's. Empty: always.
+    pub at: String,
+    /// A variable of the toolchains' with which it does not go.
+    #[serde(default)]
+    pub unless: Option<String>,
+    /// Which command it is for.
+    pub reason: String,
+}
+
 /// A toolchain that this machine has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Toolchain {
@@ -83,11 +100,17 @@ pub struct Toolchain {
 #[serde(deny_unknown_fields)]
 struct Table {
     toolchain: Vec<ToolchainRow>,
+    install: Vec<InstallRow>,
 }
 
 /// The rows of the table.
 pub fn rows() -> &'static [ToolchainRow] {
     &TABLE.toolchain
+}
+
+/// The variables for installs.
+pub fn installs() -> &'static [InstallRow] {
+    &TABLE.install
 }
 
 /// Where tools keep downloads, below the home, whether they are installed there or not.

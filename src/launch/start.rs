@@ -58,6 +58,7 @@ pub fn order(
     let store = store::prepare(supplies.data, &plan.store)?;
     if let Some(store) = &store {
         unlock(store, plan)?;
+        plan.wanted.iter().for_each(|operation| store.attempt(operation));
         plan.carry.iter().try_for_each(|carry| carry::bring(store, carry))?;
     }
     let open = |path: &Path| match store.as_ref().map(|store| store.open(path)).transpose()?.flatten() {

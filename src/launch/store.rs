@@ -44,25 +44,28 @@ pub fn prepare(root: &Path, operations: &[StoreOp]) -> Result<Option<Store>> {
         .hint("choose another place with XDG_DATA_HOME"));
     }
     for operation in operations {
-        let (path, file) = match operation {
-            StoreOp::Directory(path) => (path, None),
-            StoreOp::File(path, content) => (path, path.file_name().zip(Some(content))),
-        };
-        let directory = if file.is_some() { path.parent().unwrap_or(Path::new("")) } else { path };
-        let parent = make(root, &root_fd, directory)?;
-        if let Some((name, content)) = file {
-            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            match openat(&parent, name, flags, Mode::RUSR | Mode::WUSR) {
-                Ok(new) => fs::File::from(new)
-                    .write_all(content.as_bytes())
-                    .map_err(|error| failed(&root.join(path), error))?,
-                // What it is now is looked at when it is opened as a source.
-                Err(Errno::EXIST) => {}
-                Err(error) => return Err(blocked(&root.join(path), error)),
-            }
-        }
+        carry_out(root, &root_fd, operation)?;
     }
     Ok(Some(Store { path: root.to_path_buf(), root: root_fd }))
+}
+
+fn carry_out(root: &Path, root_fd: &OwnedFd, operation: &StoreOp) -> Result<()> {
+    let (path, file) = match operation {
+        StoreOp::Directory(path) => (path, None),
+        StoreOp::File(path, content) => (path, path.file_name().zip(Some(content))),
+    };
+    let directory = if file.is_some() { path.parent().unwrap_or(Path::new("")) } else { path };
+    let parent = make(root, root_fd, directory)?;
+    let Some((name, content)) = file else { return Ok(()) };
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(&parent, name, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(new) => {
+            fs::File::from(new).write_all(content.as_bytes()).map_err(|error| failed(&root.join(path), error))
+        }
+        // What it is now is looked at when it is opened as a source.
+        Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(blocked(&root.join(path), error)),
+    }
 }
 
 /// Makes directories of ours that a tree of the jail holds, so that there is something to cover: nobody in the jail can
@@ -90,6 +93,17 @@ impl Store {
         openat2(&self.root, below, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), NO_LINKS)
             .map(Some)
             .map_err(|error| blocked(path, error))
+    }
+
+    /// Makes something in a private home, unless the agent put something in its way: that is its own business, and must not
+    /// stop the launch.
+    pub fn attempt(&self, operation: &StoreOp) {
+        let (StoreOp::Directory(path) | StoreOp::File(path, _)) = operation;
+        // As a rule it is there.
+        if openat2(&self.root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), NO_LINKS).is_ok() {
+            return;
+        }
+        let _ = carry_out(&self.path, &self.root, operation);
     }
 
     /// The bytes of a regular file below the store, through no symlink; `None` when there is none.

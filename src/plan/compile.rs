@@ -67,8 +67,8 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
     if needs_store(policy) {
         door.insert(0, DoorOp::Store { path: STORE.into() });
     }
-    let placeholders =
-        policy.placeholders.iter().map(|(path, content)| StoreOp::File(path.clone(), content)).collect();
+    let placeholders = policy.placeholders.iter().map(|(path, content)| StoreOp::File(path.clone(), content));
+    let wanted = placeholders.chain(policy.installed.iter().cloned().map(StoreOp::Directory)).collect();
     if policy.proc_view == ProcView::Own {
         door.extend(proc::operations(policy.uid));
     }
@@ -100,7 +100,8 @@ pub fn compile(policy: &Policy, context: &Context) -> Result<Plan> {
             .iter()
             .map(|(name, value)| (name.clone(), value.value.clone()))
             .collect(),
-        store: [mounts.store, placeholders].concat(),
+        store: mounts.store,
+        wanted,
         carry: policy.carry.clone(),
         proc_view: policy.proc_view,
         cgroup: cgroup(policy),

@@ -48,6 +48,8 @@ pub struct Plan {
     pub environment: Vec<(String, OsString)>,
     /// What is made in our own directories on the host before the launch.
     pub store: Vec<StoreOp>,
+    /// The same in a private home, where an agent may have put something in the way.
+    pub wanted: Vec<StoreOp>,
     /// What an agent's settings bring along from the project where it ran last.
     pub carry: Option<Carry>,
     /// Whether `/proc` shows the jail's processes alone.

@@ -25,6 +25,7 @@ use crate::host::secrets::SecretFile;
 use crate::host::sources::Sources;
 use crate::host::state::HostState;
 use crate::host::system::SystemMount;
+use crate::host::toolchains::InstallRow;
 use crate::host::toolconf::defaults::Registry;
 use crate::host::user::User;
 use crate::plan::operation::{Access, Hole, Veil};
@@ -102,6 +103,8 @@ pub struct Facts {
     pub asked: Vec<Asked>,
     /// The agent's state in the user's real home, when the jail gets that.
     pub host_state: HostState,
+    /// Variables that lead tools' installs into the private home.
+    pub installs: &'static [InstallRow],
     /// Where tools keep downloads, below the home, when the projects share that.
     pub caches: Vec<PathBuf>,
     /// The sources as they were when they were looked at; the launch mounts these.
@@ -377,6 +380,8 @@ pub struct Policy {
     pub placeholders: Vec<(PathBuf, &'static str)>,
     /// The user's directories that are shown, on the host: sockets that appear there are covered.
     pub shown_trees: Vec<PathBuf>,
+    /// The directory below ai-jail's data directory in which the jail finds what was installed inside.
+    pub installed: Option<PathBuf>,
     /// The environment.
     pub environment: BTreeMap<String, Sourced<OsString>>,
     /// The network.

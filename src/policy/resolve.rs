@@ -76,6 +76,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         own: covers.own,
         opened: facts.things.opened.clone(),
         carry: state::carry(settings, facts),
+        installed: home::installed(settings, facts, &home),
         placeholders: state::placeholders(settings, facts, &rules, &home),
         shown_trees: facts.shown_trees.clone(),
         files: rules,

@@ -13,6 +13,7 @@ mod covers;
 mod grants;
 mod guard_recovery;
 mod handover;
+mod home;
 mod ipc;
 mod later_execution;
 mod later_sessions;

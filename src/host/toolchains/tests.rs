@@ -47,6 +47,14 @@ fn every_row_is_whole() {
 }
 
 #[test]
+fn every_variable_for_installs_leads_into_the_private_home() {
+    for row in installs() {
+        assert!(row.reason.len() > 4 && row.value.starts_with(".local/jail"), "{row:?}");
+        assert!(!row.at.starts_with('/') && !row.value.contains(".."), "{row:?}");
+    }
+}
+
+#[test]
 fn only_the_named_parts_are_shown() {
     for (dirs, want) in [
         (vec![".cargo/bin", ".cargo/registry", ".rustup"], vec![".cargo/bin", ".rustup"]),

@@ -11,7 +11,7 @@ use crate::policy::secrets::SecretRule;
 use crate::policy::{Asked, Facts, Hidden, NetworkRule, ProtectedPath, Trust};
 use crate::sanitize::escape;
 
-use super::home::project_name;
+use super::home::{INSTALLED, project_name};
 
 /// Where the trust bundle is found inside.
 pub(super) const TRUST: &str = "/run/ai-jail/ca-certificates.pem";
@@ -198,6 +198,11 @@ fn about(
         for path in protected.iter().filter(|path| path.access == Access::ReadOnly).take(200) {
             text.push_str(&format!("  {}\n", path.root.join(&path.below).display()));
         }
+    }
+    if !facts.installs.is_empty() {
+        text.push_str(&format!(
+            "installs: npm install -g, cargo install, go install and uv tool install go to ~/{INSTALLED} (in PATH); for Python packages make a virtual environment\n"
+        ));
     }
     text.push_str("git: commits work; what writes .git/config (remote add, config, submodule init, branch tracking) is for the user to run outside;\n     a worktree has to be added below the project: anywhere else it would be in this private home only\n");
     text

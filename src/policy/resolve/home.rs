@@ -64,6 +64,18 @@ pub(super) fn other_spelling(settings: &Settings, facts: &Facts) -> Option<FileR
     })
 }
 
+/// Where programs that are installed inside lie, below the home.
+pub(super) const INSTALLED: &str = ".local/jail/bin";
+
+/// The same below ai-jail's data directory; `None` where nothing leads there.
+pub(super) fn installed(settings: &Settings, facts: &Facts, home: &Path) -> Option<PathBuf> {
+    let kept = settings.home.value == HomeMode::Persistent
+        && settings.profile.value != Profile::Devbox
+        && !facts.installs.is_empty()
+        && !home.starts_with(&facts.project);
+    kept.then(|| place(facts).join("home").join(INSTALLED))
+}
+
 /// Download caches that the projects share, but for those in a place of the host's.
 pub(super) fn caches(facts: &Facts, home: &Path, others: &[FileRule]) -> Vec<FileRule> {
     let own = |dest: &Path| {

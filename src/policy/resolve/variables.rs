@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 
 use crate::config::settings::Settings;
 use crate::host::system::MountKind;
+use crate::host::toolchains::InstallRow;
+use crate::plan::operation::Access;
 use crate::policy::files::{FileRules, Source};
 use crate::policy::origin::{Origin, Sourced};
 use crate::policy::{Facts, NetworkRule, Trust, env};
 
 use super::etc::{GIT_CONFIG, TRUST};
+use super::home::{INSTALLED, installed};
 
 /// The doors' proxy, for programs that want one; the others reach the same policy by name.
 const PROXY: &str = "http://127.0.0.1:3128";
@@ -78,10 +81,21 @@ pub(super) fn resolve(
     let mut set = |name: &str, value: OsString, why: &str| {
         ours.insert(name.to_owned(), Sourced::new(value, Origin::built_in(why)));
     };
+    let installed = installed(settings, facts, home).map(|_| home.join(INSTALLED));
+    let installed = installed.filter(|place| rules.deciding(place).is_some_and(|rule| rule.dest == home));
+    if installed.is_some() {
+        for row in facts.installs.iter().filter(|row| leads_home(row, facts, rules, home)) {
+            set(
+                &row.variable,
+                home.join(&row.value).into(),
+                "what is installed inside stays in the private home",
+            );
+        }
+    }
     set("HOME", home.into(), "the private home");
     set("USER", facts.user.name.clone().into(), "the user");
     set("LOGNAME", facts.user.name.clone().into(), "the user");
-    set("PATH", path(facts, rules), "the directories of PATH that exist inside");
+    set("PATH", path(facts, rules, installed), "the directories of PATH that exist inside");
     set("AI_JAIL", "1".into(), "tells programs where they are");
     if !facts.environment.contains_key(std::ffi::OsStr::new("LANG")) {
         set("LANG", "C.UTF-8".into(), "a locale that every system has");
@@ -113,7 +127,7 @@ pub(super) fn resolve(
 }
 
 /// PATH inside: the launcher's entries that exist inside and are not the project's, in their order.
-fn path(facts: &Facts, rules: &FileRules) -> OsString {
+fn path(facts: &Facts, rules: &FileRules, installed: Option<PathBuf>) -> OsString {
     let visible = |entry: &Path| {
         !entry.starts_with(&facts.project) && (system_shows(facts, entry) || host_shows(rules, entry))
     };
@@ -126,7 +140,22 @@ fn path(facts: &Facts, rules: &FileRules) -> OsString {
     if entries.is_empty() {
         entries = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from).to_vec();
     }
+    // Last: nothing of it takes the place of a program of the user's.
+    entries.extend(installed.filter(|installed| std::env::join_paths([installed]).is_ok()));
     std::env::join_paths(entries).unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into())
+}
+
+/// Whether a tool's own place for installs is the host's, so that it needs another one.
+fn leads_home(row: &InstallRow, facts: &Facts, rules: &FileRules, home: &Path) -> bool {
+    let conflicts = row
+        .unless
+        .as_ref()
+        .is_some_and(|name| facts.toolchain_variables.iter().any(|(known, _)| known == name));
+    let is_hosts = row.at.is_empty()
+        || rules
+            .deciding(&home.join(&row.at))
+            .is_some_and(|rule| matches!(rule.source, Source::Host(_)) && rule.access == Access::ReadOnly);
+    is_hosts && !conflicts
 }
 
 fn system_shows(facts: &Facts, entry: &Path) -> bool {
