@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::common::{Terminal, TestEnv};
+use super::common::{Terminal, TestEnv, eventually};
 
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -142,6 +142,30 @@ fn ctrl_z_stops_and_fg_continues() {
     std::thread::sleep(Duration::from_millis(300));
     shell.send("word\r");
     shell.wait_for("got word");
+}
+
+#[test]
+fn a_launcher_in_the_background_stops_and_goes_on_as_it_is_told() {
+    let env = TestEnv::new();
+    env.file("count", "i=0; while :; do i=$((i+1)); echo $i > counted; sleep 0.05; done");
+    let counted = || std::fs::read_to_string(env.project().join("counted")).unwrap_or_default();
+    let jail = env!("CARGO_BIN_EXE_ai-jail");
+    for command in ["sh count".to_owned(), format!("{jail} -q -- sh count")] {
+        let mut shell = Terminal::outside(&env, ["bash", "--norc", "--noprofile", "-i"]);
+        let _ = std::fs::remove_file(env.project().join("counted"));
+        shell.send(format!("{command} &\r"));
+        assert!(eventually(WAIT, || !counted().is_empty()), "{command}: {}", shell.screen());
+        shell.send("kill -TSTP $!; sleep 1; echo first $(jobs)\r");
+        shell.wait_for("first [1]+ Stopped");
+        let before = counted();
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(counted(), before, "{command}: it is stopped inside too");
+        shell.send("kill -CONT $!; sleep 1; echo then $(jobs)\r");
+        shell.wait_for("then [1]+ Running");
+        assert!(eventually(WAIT, || counted() != before), "{command}: it goes on");
+        shell.send("kill %1; wait %1; echo ended $?\r");
+        shell.wait_for("ended 143");
+    }
 }
 
 #[test]

@@ -367,18 +367,20 @@ impl Worker {
         let due = self.links.watch.next().is_some_and(|next| next <= now);
         if due
             && self.links.watch.looked(foreground_is_stopped(&self.master), now)
-            && self.links.state == State::Running
+            && matches!(self.links.state, State::Running | State::Background)
         {
             self.suspend();
         }
     }
 
-    /// The command is stopped: the user's shell gets the terminal as it was, and the launcher stops too.
+    /// The command is stopped: the user's shell gets the terminal as it was, if we have it, and the launcher stops too.
     fn suspend(&mut self) {
         self.take_output();
-        self.switch_off();
-        self.linger();
-        self.give_back();
+        if self.links.state == State::Running {
+            self.switch_off();
+            self.linger();
+            self.give_back();
+        }
         self.links.state = State::Stopped;
         if (self.stop_launcher)() == Stop::Refused {
             self.continued();
