@@ -19,6 +19,8 @@ fn filter(criterion: &mut Criterion) {
             "The quick brown fox jumps over the lazy dog, and 0123456789 more times so.\r\n".as_bytes(),
         ),
         ("utf8", "Zwölf Boxkämpfer ✳ ▐ 日本語のテキスト 👩 über den großen Sylter Deich.\r\n".as_bytes()),
+        // What opencode painted in a session: colours, cursor, boxes.
+        ("agent", include_bytes!("../tests/cases/terminal/agents/opencode.outside.raw")),
         ("sgr", b"\x1b[38;2;215;119;87mab\x1b[39m\x1b[1mc\x1b[22m\x1b[48;5;200md\x1b[0m"),
         ("cursor", b"\x1b[12;34Hx\x1b[K\x1b[2G\x1b[?25l\x1b[?25h\x1b7\x1b8y"),
         ("adversarial", b"\x1b]52;c;aGk=\x07\x1b[21t\x9b\xc2\x9d\x1b\x1b[\xff\x1bP$q\x1b\\\x1b]8;;x\x18\x05"),

@@ -6,6 +6,8 @@ use base64::prelude::BASE64_STANDARD;
 use super::*;
 
 mod agents;
+#[expect(clippy::disallowed_methods, reason = "reads the corpus")]
+mod corpus;
 mod oracle;
 mod properties;
 

@@ -1,0 +1,134 @@
+//! What the terminal filter promises about any input.
+
+#[path = "../../src/terminal/filter/tests/oracle.rs"]
+mod oracle;
+mod termwiz_oracle;
+
+use ai_jail::terminal::filter::Filter;
+use ai_jail::terminal::{Class, Classes, Drops};
+
+/// Bytes that a filter may hold whatever comes: two strings of the longest kind, and what it remembers of modes.
+const MEMORY: usize = 512 * 1024;
+
+/// Panics when a promise is broken.
+///
+/// The first byte chooses where the input is cut for the second reading.
+pub fn check(input: &[u8]) {
+    let Some((cut, input)) = input.split_first() else { return };
+    for classes in [Classes::default(), everything()] {
+        let (whole, drops) = filtered(classes, [input]);
+        let pieces = cuts(input, *cut);
+        assert!(
+            filtered(classes, pieces.iter().copied()) == (whole.clone(), drops.clone()),
+            "cut in {pieces:?}"
+        );
+        // A replacement character has three bytes, and a mode that is written alone three more than in its list.
+        assert!(whole.len() <= 4 * input.len() + 64, "{} of {}", whole.len(), input.len());
+        assert!(std::str::from_utf8(&whole).is_ok(), "{}", whole.escape_ascii());
+    }
+    let (out, _) = filtered(Classes::default(), [input]);
+    forbidden(&out);
+    let (again, _) = filtered(Classes::default(), [&out[..]]);
+    assert!(again == out, "what passed passes again: {} {}", out.escape_ascii(), again.escape_ascii());
+    restored(input);
+}
+
+fn forbidden(out: &[u8]) {
+    let seen = oracle::forbidden(out);
+    assert!(seen.is_empty(), "{seen:?} in {}", out.escape_ascii());
+    let seen = termwiz_oracle::forbidden(out);
+    assert!(seen.is_empty(), "termwiz: {seen:?} in {}", out.escape_ascii());
+}
+
+/// What is switched on is switched off by [`ai_jail::terminal::modes::Modes::off`], and nothing forbidden is in that.
+fn restored(input: &[u8]) {
+    let mut filter = Filter::new(Classes::default());
+    let mut out = Vec::new();
+    filter.push(input, &mut out);
+    let (off, on) = (filter.modes().off(), filter.modes().on());
+    forbidden(&off);
+    forbidden(&on);
+    let mut again = Filter::new(Classes::default());
+    again.push(&out, &mut Vec::new());
+    again.push(&off, &mut Vec::new());
+    assert!(!again.modes().any(), "{:?} after {}", again.modes(), off.escape_ascii());
+    again.push(&on, &mut Vec::new());
+    assert!(again.modes().off() == off, "{} is not {}", again.modes().off().escape_ascii(), off.escape_ascii());
+}
+
+fn filtered<'a>(classes: Classes, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>, Drops) {
+    let mut filter = Filter::new(classes);
+    let mut out = Vec::new();
+    for piece in pieces {
+        filter.push(piece, &mut out);
+        assert!(filter.memory() <= MEMORY, "{} bytes are held", filter.memory());
+    }
+    filter.finish(&mut out);
+    (out, filter.drops().clone())
+}
+
+fn everything() -> Classes {
+    Class::ALL.into_iter().fold(Classes::default(), Classes::allow)
+}
+
+/// 0 cuts everywhere; an odd number in pieces of that many bytes; an even one in pieces of changing length.
+fn cuts(input: &[u8], cut: u8) -> Vec<&[u8]> {
+    if cut == 0 {
+        return input.chunks(1).collect();
+    }
+    if cut % 2 == 1 {
+        return input.chunks(usize::from(cut)).collect();
+    }
+    let (mut pieces, mut rest, mut state) = (Vec::new(), input, cut);
+    while !rest.is_empty() {
+        state = state.wrapping_mul(37).wrapping_add(11);
+        let (piece, after) = rest.split_at(usize::from(state % 9 + 1).min(rest.len()));
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_corpus_keeps_the_promises() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for directory in ["corpus/filter", "regressions"] {
+            for entry in fs::read_dir(root.join(directory)).expect("inputs") {
+                check(&fs::read(entry.expect("an entry").path()).expect("an input"));
+            }
+        }
+    }
+
+    #[test]
+    fn the_oracle_sees_what_is_forbidden() {
+        for text in [
+            "\x1b]52;c;aGk=\x07",
+            "\x1b]52;c;?\x07",
+            "\x1b]l title\x1b\\",
+            "\x1b]9;mail\x07",
+            "\x1b]777;notify;a;b\x07",
+            "\x1b]7;file:///\x07",
+            "\x1b]1337;Copy=:aGk=\x07",
+            "\x1b[21t",
+            "\x1b[8;9;9t",
+            "\x1b[?69h",
+            "\x1b[4h",
+            "\x1b[=c",
+            "\x1bPq#0~\x1b\\",
+            "\x1bP$qm\x1b\\",
+            "\x1b_Ga=q,i=1;AAAA\x1b\\",
+            "\x1bc",
+            "\x1bZ",
+            "\x05",
+        ] {
+            assert!(!termwiz_oracle::forbidden(text.as_bytes()).is_empty(), "{text:?}");
+        }
+    }
+}
