@@ -112,8 +112,10 @@ fn keys_arrive_and_the_terminal_is_left_as_it_was_found() {
         let modes = terminal.modes();
         assert!(modes.local_modes.contains(rustix::termios::LocalModes::ICANON), "{ending}: cooked mode");
         assert!(modes.local_modes.contains(rustix::termios::LocalModes::ECHO), "{ending}: echo");
-        let raw = String::from_utf8_lossy(&terminal.raw()).into_owned();
         if ending.starts_with("stty") {
+            // The reader of the terminal may be behind the end of the process.
+            terminal.wait_for("\x1b[?1049l");
+            let raw = String::from_utf8_lossy(&terminal.raw()).into_owned();
             for (on, off) in [
                 ("\x1b[?1049h", "\x1b[?1049l"),
                 ("\x1b[?25l", "\x1b[?25h"),
