@@ -31,7 +31,9 @@ impl Aggregator {
         if decision.verdict == Verdict::Denied {
             let minute = match decision.door {
                 Door::Dns => &mut self.questions,
-                Door::Http | Door::Socks | Door::Transparent => &mut self.denied,
+                Door::Http | Door::Socks | Door::Transparent | Door::Forward | Door::Publish => {
+                    &mut self.denied
+                }
             };
             if minute.targets >= MAX_DENIED {
                 minute.others += decision.count;

@@ -33,7 +33,9 @@ impl Counters {
                 self.totals.denied += decision.count;
                 match decision.door {
                     Door::Dns => self.questions.count(decision),
-                    Door::Http | Door::Socks | Door::Transparent => self.denied.count(decision),
+                    Door::Http | Door::Socks | Door::Transparent | Door::Forward | Door::Publish => {
+                        self.denied.count(decision)
+                    }
                 }
             }
             Event::Terminal(TerminalDrops { dropped }) => {

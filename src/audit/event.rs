@@ -99,6 +99,10 @@ pub enum Door {
     Transparent,
     /// A question for a name.
     Dns,
+    /// A port of this machine's loopback, from the jail.
+    Forward,
+    /// A port of the jail's loopback, from this machine.
+    Publish,
 }
 
 /// What was decided.

@@ -318,8 +318,8 @@ mod tests {
                 "--state cannot be `share`; it takes one of jail, shared, none; did you mean `shared`?",
             ),
             (
-                &["--publish", "3000", "x"],
-                "--publish is not supported by this version; ignoring it would silently not hold; leave it out",
+                &["--secret", "KEY=a.test", "x"],
+                "--secret is not supported by this version; ignoring it would silently not hold; leave it out",
             ),
             (&["--network"], "--network <MODE> needs a value; `ai-jail --help` shows its form"),
             (

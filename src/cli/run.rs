@@ -115,6 +115,12 @@ pub struct RunOptions {
     /// Dial ADDR instead of what HOST resolves to; this does not allow HOST.
     #[arg(long, value_name = "HOST=ADDR[:PORT]", action = ArgAction::Append, help_heading = "Network")]
     pub resolve: Vec<String>,
+    /// Reach a port of this machine's loopback at the jail's, for example a database.
+    #[arg(long, value_name = "PORT", action = ArgAction::Append, help_heading = "Network")]
+    pub forward: Vec<String>,
+    /// Reach a port of the jail's loopback at this machine's, for example a development server.
+    #[arg(long, value_name = "PORT", action = ArgAction::Append, help_heading = "Network")]
+    pub publish: Vec<String>,
     /// Grant something of this machine; what it opens is said at start. Several are separated by commas.
     #[arg(long, value_name = "THING", action = ArgAction::Append, value_delimiter = ',',
           value_parser = word::<Thing>(), help_heading = "Things of this machine")]

@@ -107,7 +107,8 @@ pub fn merge(layers: &Layers<'_>) -> Result<Settings> {
         .project
         .as_ref()
         .map(|project| Sourced::new(layers.cwd.join(project), Origin::flag("--project")));
-    if lockdown && layers.agent.is_none() && typed.allow.is_empty() && typed.network.is_none() {
+    let reached = !(typed.allow.is_empty() && typed.forward.is_empty() && typed.publish.is_empty());
+    if lockdown && layers.agent.is_none() && !reached && typed.network.is_none() {
         settings.network = Sourced::new(NetworkMode::Off, built_in(Profile::Lockdown));
     }
     Ok(settings)
@@ -164,6 +165,8 @@ fn from_profile(profile: Sourced<Profile>, defaults: &ProfileDefaults) -> Settin
         allow: Vec::new(),
         deny: Vec::new(),
         allow_private: Vec::new(),
+        forward: Vec::new(),
+        publish: Vec::new(),
         resolve: Default::default(),
         agent_hosts: Sourced::new(defaults.agent_hosts, origin.clone()),
         toolchain_hosts: Sourced::new(defaults.toolchain_hosts, origin),
@@ -221,6 +224,8 @@ fn apply(settings: &mut Settings, tables: &Tables, hosts: HostsFrom, outside: &m
     }
     settings.deny.extend(tables.deny.iter().cloned());
     settings.allow_private.extend(tables.allow_private.iter().cloned());
+    settings.forward.extend(tables.forward.iter().cloned());
+    settings.publish.extend(tables.publish.iter().cloned());
     settings.resolve.extend(tables.resolve.clone());
     set(&mut settings.agent_hosts, &tables.agent_hosts);
     set(&mut settings.toolchain_hosts, &tables.toolchain_hosts);

@@ -90,6 +90,18 @@ impl<'a> Value<'a> {
             .collect()
     }
 
+    /// A list of numbers, each read by `parse` from its decimal digits.
+    pub fn numbers<T>(
+        self,
+        wanted: &str,
+        parse: impl Fn(&str) -> Result<T, Problem>,
+    ) -> Result<Vec<Sourced<T>>> {
+        let Some(array) = self.value.get_ref().as_array() else {
+            return Err(self.wrong_type(wanted));
+        };
+        array.iter().map(|value| Value { value, ..self }.parsed(wanted, &parse)).collect()
+    }
+
     /// A table of strings: each name and its value.
     pub fn pairs(self) -> Result<Vec<(Text<'a>, Text<'a>)>> {
         let mut pairs = Vec::new();

@@ -67,6 +67,10 @@ pub struct Tables {
     pub deny: Vec<Sourced<HostPattern>>,
     /// `network.allow_private`, canonical.
     pub allow_private: Vec<Sourced<String>>,
+    /// `network.forward`.
+    pub forward: Vec<Sourced<u16>>,
+    /// `network.publish`.
+    pub publish: Vec<Sourced<u16>>,
     /// `network.resolve`, by canonical host.
     pub resolve: BTreeMap<String, Sourced<ResolveTarget>>,
     /// `network.agent_hosts`.
@@ -220,6 +224,8 @@ impl Walk<'_> {
                     }
                 }
             }
+            "network.forward" => tables.forward = value.numbers("a list of ports", values::forward_port)?,
+            "network.publish" => tables.publish = value.numbers("a list of ports", values::port)?,
             "network.agent_hosts" => tables.agent_hosts = Some(value.bool()?),
             "network.toolchain_hosts" => tables.toolchain_hosts = Some(value.bool()?),
             "limits.memory" => {

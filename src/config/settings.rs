@@ -225,6 +225,10 @@ pub struct Settings {
     pub allow_private: Vec<Sourced<String>>,
     /// `--resolve`, by canonical host.
     pub resolve: BTreeMap<String, Sourced<ResolveTarget>>,
+    /// Ports of the host's loopback that are reachable at the jail's.
+    pub forward: Vec<Sourced<u16>>,
+    /// Ports of the jail's loopback that are reachable at the host's.
+    pub publish: Vec<Sourced<u16>>,
     /// Whether the agent preset's own hosts are allowed.
     pub agent_hosts: Sourced<bool>,
     /// Whether the registries of the tools are allowed.

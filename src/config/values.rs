@@ -177,6 +177,25 @@ pub fn count(text: &str) -> Result<u64, Problem> {
         .ok_or_else(|| Problem::new("it takes a whole number above 0"))
 }
 
+/// Reads a TCP port.
+pub fn port(text: &str) -> Result<u16, Problem> {
+    count(text)
+        .ok()
+        .and_then(|port| u16::try_from(port).ok())
+        .ok_or_else(|| Problem::new("it takes a port, 1 to 65535"))
+}
+
+/// Reads a port of the host's loopback that the jail is to reach at its own. Those of our doors are taken there.
+pub fn forward_port(text: &str) -> Result<u16, Problem> {
+    let port = port(text)?;
+    if [53, 80, 443, 3128].contains(&port) {
+        return Err(Problem::new(format!("the jail's own doors listen on port {port}")).hint(format!(
+            "give the server a name: --allow-host dev.internal:{port} --resolve dev.internal=127.0.0.1:{port}"
+        )));
+    }
+    Ok(port)
+}
+
 /// Reads a share of processors: `200%` is two of them.
 pub fn cpu_percent(text: &str) -> Result<u32, Problem> {
     text.strip_suffix('%')

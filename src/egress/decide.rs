@@ -241,6 +241,8 @@ pub(crate) mod tests {
             allow: rules(allow, "--allow-host"),
             deny: rules(deny, "--deny-host"),
             allow_private: Vec::new(),
+            forward: Vec::new(),
+            publish: Vec::new(),
             resolve: BTreeMap::new(),
         }
     }

@@ -2,6 +2,7 @@
 
 mod gone;
 mod http;
+mod ports;
 mod resolver;
 mod socks;
 mod transparent;
@@ -67,6 +68,13 @@ impl LateBind for Seen {
             self.bound.lock().unwrap().push((addr, listener.local_addr()?));
             Ok(listener)
         })
+    }
+
+    fn connect(
+        &self,
+        addr: SocketAddrV4,
+    ) -> Pin<Box<dyn Future<Output = io::Result<std::net::TcpStream>> + Send + '_>> {
+        Box::pin(async move { std::net::TcpStream::connect(addr) })
     }
 }
 
@@ -139,6 +147,8 @@ fn jail_with(policy: NetPolicy, deadlines: Deadlines, ips: &[IpAddr]) -> Jail {
         http: bind(HTTP_DOOR),
         https: bind(HTTPS_DOOR),
         proxy: bind(Ipv4Addr::LOCALHOST),
+        forward: Vec::new(),
+        publish: Vec::new(),
     };
     let gate = Arc::new(gate);
     Jail {

@@ -201,6 +201,18 @@ impl Gate {
         }
     }
 
+    /// A connection to a port of the jail's loopback; `None` when nobody listens there.
+    pub(super) async fn connect_inside(&self, port: u16) -> Option<TcpStream> {
+        let connected = async {
+            let begun = self.late.connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).await.ok()?;
+            begun.set_nonblocking(true).ok()?;
+            let stream = TcpStream::from_std(begun).ok()?;
+            stream.writable().await.ok()?;
+            stream.take_error().ok()?.is_none().then_some(stream)
+        };
+        timeout(self.deadlines.connect, connected).await.ok().flatten()
+    }
+
     fn tell_failed(&self, host: String, port: Option<u16>, line: String) {
         let verdict = Verdict::Failed { line };
         self.observer.decided(NetEvent { door: Door::Transparent, host, port, verdict });

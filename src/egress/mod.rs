@@ -23,6 +23,7 @@ mod listener;
 mod opening;
 #[expect(clippy::disallowed_methods, reason = "knows when it read them")]
 pub(crate) mod own;
+mod ports;
 mod proxy;
 mod reply;
 #[expect(clippy::disallowed_methods, reason = "asks for names and dials")]
@@ -39,7 +40,7 @@ mod door_tests;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -61,13 +62,31 @@ pub struct Doors {
     pub https: TcpListener,
     /// HTTP (and SOCKS) for programs that know a proxy, 127.0.0.1:3128.
     pub proxy: TcpListener,
+    /// Ports of the jail's loopback that lead to the host's.
+    pub forward: Vec<PortDoor>,
+    /// Ports of the host's loopback that lead to the jail's.
+    pub publish: Vec<PortDoor>,
 }
 
-/// Makes listeners in the namespace while the jail runs.
+/// A listener on a port of a loopback that leads to the same port of the other.
+#[derive(Debug)]
+pub struct PortDoor {
+    /// The port.
+    pub port: u16,
+    /// Who comes there.
+    pub listener: TcpListener,
+}
+
+/// Makes listeners and connections in the namespace while the jail runs.
 pub trait LateBind: Send + Sync {
     /// A TCP listener on `addr`, which is an address that a name or a rule has been given. Fails when the namespace is
     /// gone or something in the jail occupies the port. The wait is bounded by the caller.
     fn bind(&self, addr: SocketAddrV4) -> Pin<Box<dyn Future<Output = io::Result<TcpListener>> + Send + '_>>;
+
+    /// A TCP connection to `addr`, begun and perhaps not there yet. Fails when nobody listens. The wait is bounded by the
+    /// caller.
+    fn connect(&self, addr: SocketAddrV4)
+    -> Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send + '_>>;
 }
 
 /// Hears of every decision. Called on the doors' thread, so it must not block.
@@ -100,6 +119,10 @@ pub enum Door {
     Transparent,
     /// The resolver.
     Resolver,
+    /// A port of the host's loopback, reached from the jail.
+    Forward,
+    /// A port of the jail's loopback, reached from the host.
+    Publish,
 }
 
 /// What happened.
@@ -172,6 +195,7 @@ async fn serve_gate(
         failed = listener::accept(&gate, https, transparent::serve) => failed.map_err(failure_of(HTTPS)),
         failed = listener::accept(&gate, proxy, proxy::serve) => failed.map_err(failure_of(PROXY)),
         failed = listener::accept_late(&gate, late_listeners) => failed.map_err(failure_of("late listeners")),
+        failed = ports::serve(&gate, doors.forward, doors.publish) => failed.map_err(failure_of("forwarded and published ports")),
         failed = dns::serve_tcp(&gate, dns_tcp) => failed.map_err(failure_of(DNS_TCP)),
         failed = dns::serve_udp(&gate, dns_udp) => failed.map_err(failure_of(DNS_UDP)),
     }

@@ -78,8 +78,13 @@ pub enum SocketsBy {
 pub enum Listen {
     /// None: the network is off or open.
     No,
-    /// The doors of the filtered network, and local routes for these networks (address, prefix length).
-    Doors(Vec<(std::net::Ipv4Addr, u8)>),
+    /// The doors of the filtered network.
+    Doors {
+        /// Networks that get local routes (address, prefix length).
+        routes: Vec<(std::net::Ipv4Addr, u8)>,
+        /// Further ports of 127.0.0.1.
+        ports: Vec<u16>,
+    },
 }
 
 /// From the supervisor to the warden.
@@ -94,6 +99,8 @@ pub enum Request {
     Signal(i32),
     /// Make a TCP listener in the jail's network namespace.
     Bind(SocketAddrV4),
+    /// Make a TCP connection in the jail's network namespace.
+    Connect(SocketAddrV4),
     /// Cover a path, if it has no mount, or lost it; one [`Reply::Covered`] answers each.
     Cover {
         /// The root of the mount that holds it.
@@ -148,6 +155,8 @@ pub enum Reply {
     },
     /// The listener that was asked for is the descriptor, if it could be made.
     Bound(SocketAddrV4, bool),
+    /// The connection that was asked for is the descriptor, if it could be begun; it may still fail.
+    Connected(SocketAddrV4, bool),
     /// What came of covering a path, in the order of the requests.
     Covered(Covered),
     /// What came of a socket or FIFO, in the order of the requests.
@@ -169,7 +178,8 @@ pub enum Covered {
     Failed(String),
 }
 
-/// How many listeners [`Reply::Held`] carries: DNS over UDP and TCP, HTTP, HTTPS, the proxy.
+/// How many listeners [`Reply::Held`] carries: DNS over UDP and TCP, HTTP, HTTPS, the proxy. Those on the order's
+/// further ports follow.
 pub const LISTENERS: usize = 5;
 
 /// Sends one message with its descriptors.

@@ -218,12 +218,13 @@ fn send(
         mounts: plan.door.clone(),
         staging: Some(plan.staging.clone()),
         listen: match &plan.network {
-            NetworkPlan::Filtered(policy) => Listen::Doors(
-                reach::local_routes(policy)
+            NetworkPlan::Filtered(policy) => Listen::Doors {
+                routes: reach::local_routes(policy)
                     .into_iter()
                     .map(|route| (route.network(), route.prefix_len()))
                     .collect(),
-            ),
+                ports: policy.forward.iter().map(|port| port.value).collect(),
+            },
             NetworkPlan::Off | NetworkPlan::DangerOpen => Listen::No,
         },
         sockets: match (&plan.network, plan.proc_view) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::pin::Pin;
@@ -16,13 +16,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::egress::{Doors, LateBind, Observer, serve};
+use crate::egress::{Doors, LateBind, Observer, PortDoor, serve};
 use crate::error::{Error, Kind, Result};
 use crate::guard::channels::Question;
 use crate::guard::ground::Cover;
 use crate::guard::live::Live;
 use crate::plan::inner::StageReport;
 use crate::plan::{NetworkPlan, Plan};
+use crate::policy::origin::Sourced;
 use crate::terminal::{Relay, Report, Terminal};
 
 use super::keeper::Keeper;
@@ -54,18 +55,20 @@ pub enum SetUp {
 pub struct Supervisor {
     runtime: Runtime,
     signals: Signals,
+    published: Vec<PortDoor>,
 }
 
 impl Supervisor {
     /// From here on a signal is handed on and does not end us, in whatever mode the terminal is.
     /// A signal of `ignored` stays ignored.
-    pub fn new(ignored: &[i32]) -> Result<Self> {
+    /// `published` are the doors of [`publish`].
+    pub fn new(ignored: &[i32], published: Vec<PortDoor>) -> Result<Self> {
         raise_open_files();
         let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(failed)?;
         let context = runtime.enter();
         let signals = Signals::new(ignored).map_err(failed)?;
         drop(context);
-        Ok(Self { runtime, signals })
+        Ok(Self { runtime, signals, published })
     }
 
     /// Waits until the jail that was ordered is held, or until a signal ends the launch.
@@ -106,11 +109,12 @@ impl Supervisor {
         observer: Arc<dyn Observer>,
         live: Option<&mut Live>,
     ) -> Result<(End, Report)> {
+        let doors = doors(held.listeners, plan, self.published)?;
         let relay = terminal.map(Terminal::start).transpose()?;
         let end = self.runtime.block_on(supervise(
             keeper,
             plan,
-            held,
+            doors,
             relay.as_ref(),
             self.signals,
             observer,
@@ -124,14 +128,13 @@ impl Supervisor {
 async fn supervise(
     keeper: &Keeper,
     plan: &Plan,
-    held: Held,
+    doors: Option<Doors>,
     relay: Option<&Relay>,
     mut signals: Signals,
     observer: Arc<dyn Observer>,
     mut live: Option<&mut Live>,
 ) -> Result<End> {
     let (late, mut wanted) = mpsc::channel(64);
-    let doors = doors(held.listeners)?;
     let mut egress = match (&plan.network, doors) {
         (NetworkPlan::Filtered(policy), Some(doors)) => {
             let late: Arc<dyn LateBind> = Arc::new(Late { wanted: late });
@@ -143,7 +146,8 @@ async fn supervise(
     // Whoever ignores the hang-up outlives the terminal.
     let attached = relay.filter(|_| !plan.inner.ignored.contains(&libc::SIGHUP));
     let hung_up = attached.map(|relay| watch(relay.hung_up())).transpose()?;
-    let mut binding: VecDeque<oneshot::Sender<io::Result<std::net::TcpListener>>> = VecDeque::new();
+    let mut binding: VecDeque<oneshot::Sender<io::Result<OwnedFd>>> = VecDeque::new();
+    let mut connecting: VecDeque<oneshot::Sender<io::Result<OwnedFd>>> = VecDeque::new();
     let watched = live.as_deref().map(Wake::new).transpose()?;
     let mut deadline = plan.time.map(|time| tokio::time::Instant::now() + time);
     let mut terminal_gone = false;
@@ -170,8 +174,15 @@ async fn supervise(
                     Reply::Failed { what, why } => return Err(Error::new(Kind::Setup, what).because(why)),
                     Reply::Bound(_, made) => {
                         if let Some(sender) = binding.pop_front() {
-                            let listener = descriptors.pop().filter(|_| made).map(std::net::TcpListener::from);
+                            let listener = descriptors.pop().filter(|_| made);
                             let _ = sender.send(listener.ok_or_else(|| io::Error::from(io::ErrorKind::AddrInUse)));
+                        }
+                    }
+                    Reply::Connected(_, begun) => {
+                        if let Some(sender) = connecting.pop_front() {
+                            let stream = descriptors.pop().filter(|_| begun);
+                            let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+                            let _ = sender.send(stream.ok_or_else(refused));
                         }
                     }
                     Reply::Covered(answer) => {
@@ -188,10 +199,16 @@ async fn supervise(
                     Reply::Ended(status) => break ending.unwrap_or(End::Status(status)),
                 }
             }
-            Some((address, sender)) = wanted.recv() => {
-                binding.push_back(sender);
-                tell(keeper, &Request::Bind(address));
-            }
+            Some((wanted, sender)) = wanted.recv() => match wanted {
+                Wanted::Listener(address) => {
+                    binding.push_back(sender);
+                    tell(keeper, &Request::Bind(address));
+                }
+                Wanted::Connection(address) => {
+                    connecting.push_back(sender);
+                    tell(keeper, &Request::Connect(address));
+                }
+            },
             () = happened(watched.as_ref(), live.as_deref()) => {
                 if let Some(live) = &mut live {
                     cover(keeper, live.turn());
@@ -327,9 +344,23 @@ fn stop() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }
 
-/// Asks the warden for a listener in the jail's network namespace.
+/// A socket in the jail's network namespace.
+enum Wanted {
+    Listener(SocketAddrV4),
+    Connection(SocketAddrV4),
+}
+
+/// Asks the warden for sockets in the jail's network namespace.
 struct Late {
-    wanted: mpsc::Sender<(SocketAddrV4, oneshot::Sender<io::Result<std::net::TcpListener>>)>,
+    wanted: mpsc::Sender<(Wanted, oneshot::Sender<io::Result<OwnedFd>>)>,
+}
+
+impl Late {
+    async fn ask(&self, wanted: Wanted) -> io::Result<OwnedFd> {
+        let (sender, receiver) = oneshot::channel();
+        self.wanted.send((wanted, sender)).await.map_err(io::Error::other)?;
+        receiver.await.map_err(io::Error::other)?
+    }
 }
 
 impl LateBind for Late {
@@ -337,15 +368,52 @@ impl LateBind for Late {
         &self,
         addr: SocketAddrV4,
     ) -> Pin<Box<dyn Future<Output = io::Result<std::net::TcpListener>> + Send + '_>> {
-        Box::pin(async move {
-            let (sender, receiver) = oneshot::channel();
-            self.wanted.send((addr, sender)).await.map_err(io::Error::other)?;
-            receiver.await.map_err(io::Error::other)?
-        })
+        Box::pin(async move { Ok(self.ask(Wanted::Listener(addr)).await?.into()) })
+    }
+
+    fn connect(
+        &self,
+        addr: SocketAddrV4,
+    ) -> Pin<Box<dyn Future<Output = io::Result<std::net::TcpStream>> + Send + '_>> {
+        Box::pin(async move { Ok(self.ask(Wanted::Connection(addr)).await?.into()) })
     }
 }
 
-fn doors(listeners: Vec<OwnedFd>) -> Result<Option<Doors>> {
+/// Listens on the ports of this machine's loopback that lead into the jail.
+///
+/// # Errors
+/// When one is taken.
+pub fn publish(plan: &Plan) -> Result<Vec<PortDoor>> {
+    let NetworkPlan::Filtered(policy) = &plan.network else { return Ok(Vec::new()) };
+    let listen = |port: &Sourced<u16>| {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port.value)).map_err(|error| {
+            Error::new(Kind::Refused, format!("port {} cannot be published ({})", port.value, port.origin))
+                .because(format!("listening on 127.0.0.1:{} failed: {error}", port.value))
+                .hint("end what listens there, or choose another port in the jail")
+        })?;
+        Ok(PortDoor { port: port.value, listener })
+    };
+    policy.publish.iter().map(listen).collect()
+}
+
+fn doors(mut listeners: Vec<OwnedFd>, plan: &Plan, publish: Vec<PortDoor>) -> Result<Option<Doors>> {
+    let further = listeners.split_off(listeners.len().min(LISTENERS));
+    let ports = match &plan.network {
+        NetworkPlan::Filtered(policy) => policy.forward.iter().map(|port| port.value).collect(),
+        _ => Vec::new(),
+    };
+    if ports.len() != further.len() {
+        return Err(failed(io::Error::other(format!(
+            "{} listeners for {} ports",
+            further.len(),
+            ports.len()
+        ))));
+    }
+    let forward = ports
+        .into_iter()
+        .zip(further)
+        .map(|(port, listener)| PortDoor { port, listener: listener.into() })
+        .collect();
     let listeners: [OwnedFd; LISTENERS] = match listeners.try_into() {
         Ok(listeners) => listeners,
         Err(none) if none.is_empty() => return Ok(None),
@@ -360,6 +428,8 @@ fn doors(listeners: Vec<OwnedFd>) -> Result<Option<Doors>> {
         http: http.into(),
         https: https.into(),
         proxy: proxy.into(),
+        forward,
+        publish,
     }))
 }
 

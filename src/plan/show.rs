@@ -230,6 +230,15 @@ fn network(out: &mut String, rule: &NetworkRule) {
         let port = target.value.port.map_or(String::new(), |port| format!(":{port}"));
         let _ = writeln!(out, "  {host} is dialled at {}{port}  ({})", target.value.addr, target.origin);
     }
+    for (flag, ports) in [("--forward", &policy.forward), ("--publish", &policy.publish)] {
+        for port in ports {
+            let what = match flag {
+                "--forward" => "this machine's port, at the jail's loopback",
+                _ => "the jail's port, at this machine's loopback",
+            };
+            let _ = writeln!(out, "  {} {what}  ({})", port.value, port.origin);
+        }
+    }
     out.push_str(if policy.allow.is_empty() {
         "  no host is allowed\n"
     } else {

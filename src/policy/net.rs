@@ -18,6 +18,10 @@ pub struct NetPolicy {
     /// Hosts, written as host patterns whose ports do not count, that may lead to private, unique local and
     /// carrier-grade NAT addresses. An entry that is no pattern lifts nothing.
     pub allow_private: Vec<Sourced<String>>,
+    /// `--forward`: ports of the host's loopback that are reachable at the jail's.
+    pub forward: Vec<Sourced<u16>>,
+    /// `--publish`: ports of the jail's loopback that are reachable at the host's.
+    pub publish: Vec<Sourced<u16>>,
     /// `--resolve`: where a host is dialled instead, by its canonical text. It allows no host.
     pub resolve: BTreeMap<String, Sourced<ResolveTarget>>,
 }

@@ -7,6 +7,7 @@ mod protected;
 mod state;
 mod variables;
 
+use std::collections::BTreeSet;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -189,6 +190,17 @@ fn system_shows(system: &[SystemMount], source: &Path, dest: &Path) -> bool {
 
 fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<NetworkRule> {
     let lockdown = settings.profile.value == Profile::Lockdown;
+    let mut ports = settings.forward.iter().chain(&settings.publish);
+    if let Some(port) = ports.next()
+        && settings.network.value != NetworkMode::Filtered
+    {
+        let what = format!("port {} cannot be forwarded or published ({})", port.value, port.origin);
+        let (why, hint) = match settings.network.value {
+            NetworkMode::Open => ("the jail has this machine's network and every port of it", "leave it out"),
+            _ => ("the network is off", "add --network filtered, or leave it out"),
+        };
+        return Err(Error::new(Kind::Refused, what).because(why).hint(hint));
+    }
     match settings.network.value {
         NetworkMode::Off => {
             let typed = |rule: &&Sourced<HostPattern>| rule.origin.layer == Layer::CommandLine;
@@ -247,7 +259,7 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
             )),
         }
     }
-    if lockdown && allow.is_empty() {
+    if lockdown && allow.is_empty() && settings.forward.is_empty() && settings.publish.is_empty() {
         return Ok(NetworkRule::Off);
     }
     Ok(NetworkRule::Filtered(Arc::new(NetPolicy {
@@ -255,8 +267,16 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
         allow,
         deny: settings.deny.clone(),
         allow_private: settings.allow_private.clone(),
+        forward: once(&settings.forward),
+        publish: once(&settings.publish),
         resolve: settings.resolve.clone(),
     })))
+}
+
+/// Each port once, as it was first named.
+fn once(ports: &[Sourced<u16>]) -> Vec<Sourced<u16>> {
+    let mut seen = BTreeSet::new();
+    ports.iter().filter(|port| seen.insert(port.value)).cloned().collect()
 }
 
 fn names_loopback(pattern: &HostPattern) -> bool {

@@ -16,7 +16,7 @@ use crate::guard::named::Named;
 use crate::guard::{Guard, Places, left};
 use crate::launch::keeper::Keeper;
 use crate::launch::start::{Supplies, order};
-use crate::launch::supervisor::{End, SetUp, Supervisor};
+use crate::launch::supervisor::{End, SetUp, Supervisor, publish};
 use crate::plan::operation::{Access, Veil};
 use crate::plan::show;
 use crate::policy::secrets::lines;
@@ -45,13 +45,14 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         reporter.warn(&line);
     }
     let started = Instant::now();
+    let published = publish(plan)?;
     let terminal = Terminal::open(streams, terminal::classes(&policy.settings.terminal))?;
     let supplies = Supplies { data: &prepared.data, covered: &prepared.covered, sources: &prepared.sources };
     order(&keeper, plan, &supplies, streams, terminal.as_ref()).map_err(cause)?;
     // While the jail is built and held: nothing runs before the log is open.
     let session = SessionId::new(OffsetDateTime::now_utc(), std::process::id());
     // First, since the guard holds a descriptor for each path that can be renamed with its directory.
-    let mut supervisor = Supervisor::new(&plan.inner.ignored)?;
+    let mut supervisor = Supervisor::new(&plan.inner.ignored, published)?;
     let guard = guard(prepared, &session, reporter);
     let record = Arc::new(Record::open(prepared, session, reporter)?);
     record.add(&Event::Start(start_record(policy, prepared)));
@@ -265,6 +266,8 @@ impl Observer for Record {
         let door = match event.door {
             Door::Proxy => event::Door::Http,
             Door::Socks => event::Door::Socks,
+            Door::Forward => event::Door::Forward,
+            Door::Publish => event::Door::Publish,
             Door::Transparent => event::Door::Transparent,
             Door::Resolver => event::Door::Dns,
         };

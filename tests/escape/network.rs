@@ -275,6 +275,81 @@ fn a_tunnel_carries_only_the_name_that_was_asked_for() {
 }
 
 #[test]
+fn a_forwarded_port_is_the_one_of_the_host_that_exists() {
+    let env = TestEnv::new();
+    let servers = [Counter::start([127, 0, 0, 1].into()), Counter::start([127, 0, 0, 1].into())];
+    let [forwarded, other] = &servers;
+    let port = forwarded.address.port().to_string();
+    let fetch = |server: &Counter| format!("{WITHOUT_PROXY}; curl -sS -m 10 http://{}/", server.address);
+    env.outside(&fetch(forwarded)).ok();
+    let without = run_inside(&env, &[], &fetch(forwarded));
+    assert!(!without.success(), "without the flag: {without:#?}");
+    let seen = servers.each_ref().map(Counter::seen);
+    let inside = run_inside(&env, &["--forward", &port], &fetch(forwarded));
+    assert!(inside.success() && inside.stdout.contains("served"), "{inside:#?}");
+    let refused = run_inside(&env, &["--forward", &port], &fetch(other));
+    assert!(!refused.success(), "another port: {refused:#?}");
+    let lockdown = run_inside(&env, &["--lockdown", "--forward", &port], &fetch(forwarded));
+    assert!(lockdown.success(), "the command line counts in lockdown: {lockdown:#?}");
+    assert_eq!(servers.each_ref().map(Counter::seen), [seen[0] + 2, seen[1]]);
+
+    std::fs::write(env.project().join(".ai-jail.toml"), format!("[network]\nforward = [{port}]\n"))
+        .expect("write");
+    let project = run_inside(&env, &[], &fetch(forwarded));
+    assert!(
+        !project.success() && project.stderr.contains("network.forward"),
+        "a project's word: {project:#?}"
+    );
+}
+
+#[test]
+fn a_published_port_of_the_jail_is_at_the_hosts_loopback_while_the_jail_runs() {
+    let env = TestEnv::new();
+    let port = {
+        let free = TcpListener::bind("127.0.0.1:0").expect("bind");
+        free.local_addr().expect("address").port()
+    };
+    let text = port.to_string();
+    let serve = format!("echo from-the-jail > page; exec python3 -m http.server --bind 127.0.0.1 {port}");
+    let control = env.jail_running(["--", "sh", "-c", &serve]);
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(
+        !env.outside(&format!("curl -sS -m 2 http://127.0.0.1:{port}/page")).success(),
+        "without the flag"
+    );
+    drop(control);
+
+    let mut jail = env.jail_running(["--publish", &text, "--", "sh", "-c", &serve]);
+    let fetch = format!("curl -sS -m 5 http://127.0.0.1:{port}/page");
+    assert!(eventually(DEADLINE, || env.outside(&fetch).stdout.contains("from-the-jail")), "the page comes");
+    // What is taken cannot be published, and says so before anything runs.
+    let taken = env.jail(["--publish", &text, "--", "touch", "ran"]);
+    assert!(taken.refused().contains("cannot be published"), "{taken:#?}");
+    assert!(!env.project().join("ran").exists());
+    jail.kill();
+    let Output { .. } = jail.finish(DEADLINE);
+    assert!(
+        eventually(DEADLINE, || TcpListener::bind(("127.0.0.1", port)).is_ok()),
+        "the port is free again"
+    );
+}
+
+#[test]
+fn ports_that_cannot_be_forwarded_or_published_are_refused() {
+    let env = TestEnv::new();
+    for (flags, words) in [
+        (&["--forward", "443"][..], "--resolve dev.internal"),
+        (&["--forward", "0"], "1 to 65535"),
+        (&["--publish", "70000"], "1 to 65535"),
+        (&["--network", "off", "--publish", "3000"], "the network is off"),
+        (&["--network", "open", "--forward", "3000"], "leave it out"),
+    ] {
+        let output = env.jail([flags, &["--", "true"]].concat());
+        assert!(output.refused().contains(words), "{flags:?}: {output:#?}");
+    }
+}
+
+#[test]
 fn a_killed_supervisor_opens_no_way_out() {
     let env = TestEnv::new();
     let server = Counter::start([127, 0, 0, 1].into());

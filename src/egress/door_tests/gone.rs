@@ -190,6 +190,8 @@ async fn a_door_that_fails_is_named() {
         http: bind(),
         https: broken.into(),
         proxy: bind(),
+        forward: Vec::new(),
+        publish: Vec::new(),
     };
     let seen = Arc::new(Seen::default());
     let served = serve(doors, Arc::new(policy(&[], &[])), Arc::clone(&seen) as _, seen);

@@ -227,7 +227,7 @@ fn enter(
     }
     let listeners = match &order.listen {
         Listen::No => Vec::new(),
-        Listen::Doors(routes) => network::doors(routes)?,
+        Listen::Doors { routes, ports } => network::doors(routes, ports)?,
     };
     join(files.as_fd(), LinkNameSpaceType::Mount, "mount")?;
     let notes = mounts::finish(&order.mounts, identities, order.staging.as_deref())?;

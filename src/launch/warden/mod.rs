@@ -179,6 +179,10 @@ fn attend(
                     let answer = channels::cover(&root, &below, &object, sockets);
                     send(socket, &Reply::Channel(answer), &[])?
                 }
+                Some((Request::Connect(address), _)) => match network::connection(address) {
+                    Ok(connection) => send(socket, &Reply::Connected(address, true), &[connection.as_fd()])?,
+                    Err(_) => send(socket, &Reply::Connected(address, false), &[])?,
+                },
                 Some((Request::Bind(address), _)) => match network::listener(address) {
                     Ok(listener) => send(socket, &Reply::Bound(address, true), &[listener.as_fd()])?,
                     Err(_) => send(socket, &Reply::Bound(address, false), &[])?,

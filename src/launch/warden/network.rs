@@ -4,7 +4,10 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
+};
 
 use super::Failure;
 
@@ -17,8 +20,8 @@ const NAMES: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 0), 15);
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// Makes the addresses, routes and listeners: DNS over UDP and TCP, HTTP, HTTPS, the proxy.
-pub(super) fn doors(routes: &[(Ipv4Addr, u8)]) -> Result<Vec<OwnedFd>, Failure> {
+/// Makes the addresses, routes and listeners: DNS over UDP and TCP, HTTP, HTTPS, the proxy, then those on `ports`.
+pub(super) fn doors(routes: &[(Ipv4Addr, u8)], ports: &[u16]) -> Result<Vec<OwnedFd>, Failure> {
     let mut netlink = Netlink::open()?;
     netlink
         .add_address(OWN_ADDRESS)
@@ -34,13 +37,17 @@ pub(super) fn doors(routes: &[(Ipv4Addr, u8)]) -> Result<Vec<OwnedFd>, Failure> 
     };
     let dns = UdpSocket::bind((Ipv4Addr::LOCALHOST, 53))
         .map_err(|error| Failure::new("cannot listen on UDP port 53 in the jail", error))?;
-    Ok(vec![
+    let mut doors = vec![
         dns.into(),
         tcp(Ipv4Addr::LOCALHOST, 53)?,
         tcp(Ipv4Addr::UNSPECIFIED, 80)?,
         tcp(Ipv4Addr::UNSPECIFIED, 443)?,
         tcp(Ipv4Addr::LOCALHOST, 3128)?,
-    ])
+    ];
+    for port in ports {
+        doors.push(tcp(Ipv4Addr::LOCALHOST, *port)?);
+    }
+    Ok(doors)
 }
 
 /// A TCP listener in the namespace that was entered.
@@ -48,6 +55,16 @@ pub(super) fn listener(address: SocketAddrV4) -> io::Result<OwnedFd> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, BACKLOG)?;
     Ok(listener.into())
+}
+
+/// A TCP connection in the namespace that was entered, begun and not waited for.
+pub(super) fn connection(address: SocketAddrV4) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    match connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A socket to the kernel's rtnetlink(7).
