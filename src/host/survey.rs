@@ -119,6 +119,13 @@ pub fn survey(
     let shown_trees: Vec<PathBuf> = std::iter::once(&project.root)
         .chain(&git_outside)
         .chain(grants.iter().filter(|grant| grant.shape == Shape::Directory).map(|grant| &grant.source))
+        .chain(
+            host_state
+                .shown
+                .iter()
+                .filter(|shown| shown.shape == Shape::Directory)
+                .map(|shown| &shown.source),
+        )
         .cloned()
         .collect();
     let named: Vec<&Path> = things.sockets().collect();

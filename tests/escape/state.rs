@@ -304,6 +304,40 @@ fn what_is_swept_after_a_kill_includes_the_users_state() {
 }
 
 #[test]
+fn a_program_outside_that_listens_in_the_users_state_is_not_reached() {
+    let env = environment();
+    env.file(env.home().join(".claude/x"), "");
+    env.file(env.home().join(".config/opencode/x"), "");
+    for (command, directory) in [("claude", ".claude"), ("opencode", ".config/opencode")] {
+        let connect = |name: &str| {
+            format!(
+                "import os,socket; s=socket.socket(socket.AF_UNIX); s.connect(os.path.expanduser('~/{directory}/{name}'))"
+            )
+        };
+        let listen = |name: &str| {
+            let path = env.home().join(directory).join(name);
+            let listener = std::os::unix::net::UnixListener::bind(&path).expect("bind");
+            env.give_away(&path);
+            listener
+        };
+        let _before = listen("before");
+        assert!(env.outside(&format!("python3 -c \"{}\"", connect("before"))).success(), "control");
+        let script = format!(
+            ": > begun; while [ ! -e go ]; do sleep 0.02; done; sleep 1; rm begun go; \
+             python3 -c \"{}\" && echo reached; python3 -c \"{}\" && echo reached; true",
+            connect("before"),
+            connect("later")
+        );
+        let running = env.jail_running(["--state", "shared", "--", command, "-c", &script]);
+        assert!(eventually(DEADLINE, || env.project().join("begun").exists()), "the jail did not start");
+        let _later = listen("later");
+        env.file("go", "");
+        let output = running.finish(DEADLINE);
+        assert_eq!(output.ok(), "", "{command}: {output:#?}");
+    }
+}
+
+#[test]
 fn one_projects_agent_plants_nothing_for_anothers() {
     for agent in &AGENTS {
         let env = environment();
