@@ -23,6 +23,7 @@ mod live_guard;
 mod missing_protection;
 mod mounts;
 mod network;
+mod places;
 mod regression;
 mod secrets;
 mod shell;

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::settings::{Settings, StateMode};
+use crate::config::settings::{Protect, Settings, StateMode};
 use crate::plan::operation::{Access, Veil};
 use crate::policy::files::inside;
 use crate::policy::origin::Sourced;
@@ -198,6 +198,9 @@ fn about(
         for path in protected.iter().filter(|path| path.access == Access::ReadOnly).take(200) {
             text.push_str(&format!("  {}\n", path.root.join(&path.below).display()));
         }
+    }
+    if settings.protect.value != Protect::DangerOff {
+        text.push_str("new files of that kind (git hooks, .envrc, .vscode, shell start-up files, settings and hooks of agents, ...) are moved away\nas soon as they are made; the user can bring them back with `ai-jail quarantine restore`\n");
     }
     if !facts.installs.is_empty() {
         text.push_str(&format!(
