@@ -9,6 +9,7 @@
 mod common;
 
 mod channels;
+mod coverage;
 mod covers;
 mod grants;
 mod guard_recovery;

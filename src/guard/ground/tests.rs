@@ -113,3 +113,22 @@ fn directories_that_hold_nothing_of_interest_are_not_entered() {
         assert_eq!(ground.enters(&at(directory), OsStr::new(name)), expected, "{name} in {directory:?}");
     }
 }
+
+#[test]
+fn a_name_that_a_directory_without_case_takes_for_another_touches_it() {
+    // What such a directory would answer to the table's spelling is there by that spelling.
+    let dir = tree(&[".envrc", "s/.git/HEAD", ".claude/settings.json"]);
+    let ground = ground(dir.path(), TreeKind::Files);
+    for (directory, name, expected) in [
+        ("", ".ENVRC", &[".envrc"][..]),
+        ("", ".Envr\u{200c}c", &[".envrc"]),
+        ("s", ".GIT", &["s/.git"]),
+        (".claude", "Settings.JSON", &[".claude/settings.json"]),
+        // On a file system with case there is nothing by the table's spelling.
+        ("", ".VSCODE", &[]),
+        ("", "README", &[]),
+    ] {
+        let touched = ground.touched(&at(directory), OsStr::new(name));
+        assert_eq!(touched, expected.iter().map(PathBuf::from).collect::<Vec<_>>(), "{directory} {name}");
+    }
+}
