@@ -74,7 +74,11 @@ const COVERED: &[Covered] = &[
         "a mask below a symlinked directory",
         &["escape/covers.rs::a_symlink_and_what_it_leads_to_are_both_covered"],
     ),
-    Covered("M27", "a glob with 4,000 matches", &["escape/covers.rs::four_thousand_matches_are_covered_soon"]),
+    Covered(
+        "M27",
+        "a glob with 4,000 matches",
+        &["escape/covers.rs::four_thousand_matches_are_covered_soon"],
+    ),
     Covered(
         "M9",
         "hard links",

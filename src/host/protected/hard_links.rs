@@ -118,7 +118,7 @@ impl Finder<'_> {
             let Some(reason) = &found.reason else { continue };
             let reason = format!("another name of a protected file: {reason}");
             if !place.ancestors().any(|path| search.whole.contains(path)) {
-                self.hold_named(&place, Hold::ReadOnly, &reason);
+                self.hold(&place, Hold::ReadOnly, &reason);
             }
         }
         for name in directories {
