@@ -231,3 +231,53 @@ fn what_direnv_and_editors_read_is_as_it_was_in_every_directory() {
         assert_eq!(planted(&env), "");
     }
 }
+
+/// T16: toolchains of the home and of a granted tree, which are on the user's PATH.
+#[test]
+fn programs_on_the_path_are_as_they_were() {
+    let prepared = || {
+        let env = TestEnv::new();
+        for name in [".local/bin/tool", ".cargo/bin/tool", "data/node_modules/.bin/tool"] {
+            env.script(env.home().join(name), "echo mine");
+        }
+        env
+    };
+    let path = |env: &TestEnv| {
+        let own = [".local/bin", ".cargo/bin", "data/node_modules/.bin"].map(|name| env.home().join(name));
+        format!("{}:/usr/bin:/bin", own.map(|own| own.display().to_string()).join(":"))
+    };
+    let write = |env: &TestEnv| {
+        let home = env.home();
+        let own = [".local/bin", ".cargo/bin", "data/node_modules/.bin"];
+        own.map(|own| {
+            let own = home.join(own);
+            let own = own.display();
+            format!("mkdir -p {own}; for f in tool new; do printf '#!/bin/sh\\necho planted' > {own}/$f; chmod +x {own}/$f; done; echo x > n; mv -f n {own}/tool;")
+        })
+        .concat()
+    };
+    let said = |env: &TestEnv| {
+        let each = "for d in ~/.local/bin ~/.cargo/bin ~/data/node_modules/.bin; do $d/tool; ls $d; done";
+        env.outside(each).stdout
+    };
+    let control = prepared();
+    control.outside(&write(&control)).ok();
+    let mine = said(&prepared());
+    assert_eq!(mine, "mine\ntool\n".repeat(3));
+    assert_ne!(said(&control), mine, "control: they can be changed outside");
+
+    let env = prepared();
+    let data = env.home().join("data");
+    let script = format!("{{ {} }} 2>/dev/null; true", write(&env));
+    let mut jail = env.launcher([
+        "--ro".as_ref(),
+        data.as_os_str(),
+        "--".as_ref(),
+        "sh".as_ref(),
+        "-c".as_ref(),
+        script.as_ref(),
+    ]);
+    let output = output_of(jail.env("PATH", path(&env)), DEADLINE);
+    output.ok();
+    assert_eq!(said(&env), mine, "{output:#?}");
+}
