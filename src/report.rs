@@ -6,7 +6,7 @@
 use std::io::{self, Write as _};
 
 use crate::error::{Error, Kind, Result};
-use crate::sanitize::escape;
+use crate::sanitize::{escape, json};
 
 /// The number of lines that the exit summary may have (LOG-3).
 pub const SUMMARY_LINES: usize = 6;
@@ -73,6 +73,11 @@ pub fn output(bytes: &[u8]) -> Result<u8> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
         Err(error) => Err(Error::new(Kind::Setup, "cannot write to standard output").because(error)),
     }
+}
+
+/// Writes a JSON text to standard output, with a line's end. Foreign strings in it cannot act on a terminal.
+pub fn output_json(text: &str) -> Result<u8> {
+    output(format!("{}\n", json(text)).as_bytes())
 }
 
 fn put(text: &str) {

@@ -16,6 +16,22 @@ pub fn escape(input: &(impl Foreign + ?Sized)) -> Escaped<'_> {
     Escaped { bytes: input.foreign_bytes() }
 }
 
+/// The same for a whole JSON text: what deceives is written as `\u` and four digits, which means the same to a program.
+pub fn json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Beyond ASCII nothing stands outside of a string, and controls in strings are escaped already.
+        if c == '\u{7f}' || deceives(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 /// A string from outside: its bytes may be anything.
 pub trait Foreign {
     /// The bytes as they are.
@@ -175,6 +191,24 @@ mod tests {
         assert_eq!(shown(OsStr::from_bytes(b"a\xff\xc3(")), "a\\xff\\xc3(");
         assert_eq!(shown(Path::new("/p/\u{1b}c")), "/p/\\x1bc");
         assert_eq!(shown(&b"\xe2\x80"[..]), "\\xe2\\x80", "a cut-off character");
+    }
+
+    #[test]
+    fn json_keeps_its_meaning_and_deceives_nobody() {
+        let names = [
+            "größe 日本語 😀",
+            "a\u{9b}31mb\u{7f}",
+            "user\u{202e}txt",
+            "hi\u{e0069}\u{200b}",
+            "\u{1b}]52;c;x\u{7}\n",
+        ];
+        let value = serde_json::json!({ "names": names, "x\u{202e}y": [1, 2.5, null, true] });
+        for text in [value.to_string(), format!("{value:#}\n")] {
+            let shown = json(&text);
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+            assert!(!shown.chars().any(|c| deceives(c) || (c.is_control() && c != '\n')), "{shown}");
+            assert!(shown.contains("größe 日本語 😀"));
+        }
     }
 
     #[test]

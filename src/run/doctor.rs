@@ -63,7 +63,8 @@ pub fn doctor(arguments: &DoctorArgs) -> Result<u8> {
     let here = Distribution::here(&host.root, kernel.wsl);
     let text = if arguments.json {
         let ready = verdict(&checks) != Status::Missing;
-        format!("{:#}\n", json!({ "ready": ready, "distribution": here, "checks": checks }))
+        let text = format!("{:#}\n", json!({ "ready": ready, "distribution": here, "checks": checks }));
+        crate::sanitize::json(&text)
     } else {
         checks.iter().map(|check| line(check, here)).collect()
     };

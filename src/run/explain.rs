@@ -35,7 +35,7 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
         if arguments.json {
             let mut json = show::json(policy, plan);
             json["protection"] = show::protection_json(policy, more, watches);
-            return report::output(format!("{json:#}\n").as_bytes());
+            return report::output_json(&format!("{json:#}"));
         }
         let text = show::rules(policy) + &show::protection(policy, more, watches);
         return report::output(text.as_bytes());
@@ -45,7 +45,7 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
     if arguments.json {
         let json = serde_json::to_string_pretty(&answers)
             .map_err(|error| Error::new(Kind::Setup, "cannot write JSON").because(error))?;
-        return report::output(format!("{json}\n").as_bytes());
+        return report::output_json(&json);
     }
     report::output(answers.iter().map(line).collect::<String>().as_bytes())
 }

@@ -43,7 +43,7 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     match keeper {
         Some(keeper) => session::run(keeper, &prepared, &Reporter::new(arguments.loudness.verbosity())),
         None if arguments.json => {
-            report::output(format!("{:#}\n", show::json(&prepared.policy, &prepared.plan)).as_bytes())
+            report::output_json(&format!("{:#}", show::json(&prepared.policy, &prepared.plan)))
         }
         None => {
             let mut text = show::rules(&prepared.policy);

@@ -92,5 +92,5 @@ fn as_json(items: &[Item]) -> Result<String> {
         .collect();
     let text = serde_json::to_string_pretty(&rows)
         .map_err(|error| Error::new(Kind::Setup, "cannot write JSON").because(error))?;
-    Ok(format!("{text}\n"))
+    Ok(crate::sanitize::json(&format!("{text}\n")))
 }
