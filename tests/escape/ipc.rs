@@ -3,7 +3,7 @@
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use super::common::{Answer, DEADLINE, Feature, TestEnv, eventually, missing, start};
+use super::common::{Answer, DEADLINE, Feature, TestEnv, eventually, missing, output_of, start};
 use super::{run_inside, unique};
 
 /// Variables that lead to something on the host.
@@ -51,6 +51,70 @@ fn sockets_of_the_host_cannot_be_reached() {
     let control = format!("find '{}' -type s", env.root().display());
     assert_eq!(env.outside(&control).ok().lines().count(), places.len(), "control: they are found outside");
     assert_eq!(run_inside(&env, &[], find).ok(), "begun\n", "socket files in the jail");
+}
+
+/// Where the services of a machine listen.
+const SERVICES: &[&str] = &[
+    "docker.sock",
+    "podman/podman.sock",
+    "containerd/containerd.sock",
+    "crio/crio.sock",
+    "libvirt/libvirt-sock",
+    "snapd.socket",
+    "snapd-snap.socket",
+    "lxd/unix.socket",
+    "incus/unix.socket",
+    "nscd/socket",
+    "dbus/system_bus_socket",
+    "systemd/private",
+    "systemd/journal/socket",
+    "udev/control",
+    "cups/cups.sock",
+    "avahi-daemon/socket",
+    "pcscd/pcscd.comm",
+    "user/1000/bus",
+    "user/1000/systemd/private",
+    "user/1000/gnupg/S.gpg-agent",
+    "user/1000/keyring/ssh",
+];
+
+#[test]
+fn services_of_the_machine_cannot_be_reached_in_any_profile() {
+    // In a mount namespace of the test's own, a /run in which all of them listen.
+    let env = TestEnv::new();
+    let run = env.dir(env.root().join("fake-run"));
+    let listeners: Vec<_> = SERVICES
+        .iter()
+        .map(|place| {
+            env.dir(run.join(place).parent().expect("a parent"));
+            UnixListener::bind(run.join(place)).expect("bind")
+        })
+        .collect();
+    let probe = env.probe();
+    let each = SERVICES.iter().map(|place| {
+        ["run", "var/run"]
+            .map(|base| format!("{} unix /{base}/{place} | grep '\"ok\":true'", probe.display()))
+            .join("; ")
+    });
+    let attempt = format!(
+        "({}) | wc -l; find /run /var/run -type s 2>/dev/null | wc -l",
+        each.collect::<Vec<_>>().join("; ")
+    );
+    let with = |command: &str| {
+        let script = format!("mount --bind {} /run && {command}", run.display());
+        output_of(env.command("unshare").args(["-m", "sh", "-c", &script]), DEADLINE)
+    };
+    let control = with(&attempt);
+    let counts: Vec<usize> = control.stdout.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    if !control.success() || counts.first().is_none_or(|count| *count < SERVICES.len()) {
+        return missing(Feature::Root, "the machine's services", "they cannot be faked");
+    }
+    for flags in ["", "--inherit-env all", "--profile strict", "--lockdown", "--profile devbox"] {
+        let jail = env!("CARGO_BIN_EXE_ai-jail");
+        let inside = with(&format!("{jail} {flags} -- sh -c '{}'", attempt.replace('\'', "'\\''")));
+        assert_eq!(inside.ok(), "0\n0\n", "{flags}: {inside:#?}");
+    }
+    drop(listeners);
 }
 
 #[test]
