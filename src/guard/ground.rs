@@ -13,6 +13,7 @@ use crate::policy::{Policy, TreeKind};
 
 use super::held::Held;
 use super::record::Tree;
+use super::veils::Veils;
 
 /// Below a git directory only these hold names that matter.
 const GIT_ROOMS: [&str; 3] = ["info", "modules", "worktrees"];
@@ -55,6 +56,11 @@ pub struct Ground {
     covers: BTreeMap<PathBuf, Vec<Cover>>,
     /// Directories of ours, which are not entered.
     own: Vec<PathBuf>,
+    /// What is denied, masked and hidden.
+    veils: Veils,
+    /// So many of the trees, the first ones, are walked by the guard's own rules; in the others only what is denied,
+    /// masked or hidden matters.
+    walked: usize,
     rows: HashMap<OsString, Vec<Part>>,
 }
 
@@ -105,8 +111,9 @@ impl Ground {
                 });
             }
         }
-        let mut ground = Self::with(trees, held, covers, own);
+        let mut ground = Self::with(trees, held, covers, own, Veils::new(policy));
         ground.add_plain(&policy.shown_trees);
+        ground.add_veiled();
         ground
     }
 
@@ -114,18 +121,17 @@ impl Ground {
     fn add_plain(&mut self, roots: &[PathBuf]) {
         for root in roots {
             if !self.trees.iter().any(|tree| tree.root == *root) {
-                self.trees.push(Tree {
-                    root: root.clone(),
-                    protected: Vec::new(),
-                    read_only: Vec::new(),
-                    kind: TreeKind::Files,
-                    more: Vec::new(),
-                    home: PathBuf::new(),
-                    own: Vec::new(),
-                    objects: Vec::new(),
-                    parts: Vec::new(),
-                    since: None,
-                });
+                self.trees.push(Tree::unguarded(root.clone()));
+            }
+        }
+        self.walked = self.trees.len();
+    }
+
+    /// Adds trees in which only what is denied, masked or hidden matters.
+    fn add_veiled(&mut self) {
+        for root in self.veils.roots() {
+            if !self.trees.iter().any(|tree| tree.root == root) {
+                self.trees.push(Tree::unguarded(root));
             }
         }
     }
@@ -135,6 +141,7 @@ impl Ground {
         held: Arc<Held>,
         covers: BTreeMap<PathBuf, Vec<Cover>>,
         own: Vec<PathBuf>,
+        veils: Veils,
     ) -> Self {
         let known: BTreeSet<PathBuf> =
             trees.iter().flat_map(|tree| tree.protected.iter().map(|below| tree.root.join(below))).collect();
@@ -150,13 +157,29 @@ impl Ground {
                 rows.entry(part.to_owned()).or_default().push(Part { name: name.into(), before, counts });
             }
         }
-        let plain_from = trees.len();
-        Self { trees, plain_from, known, held, covers, own, rows }
+        let (plain_from, walked) = (trees.len(), trees.len());
+        Self { trees, plain_from, walked, known, held, covers, own, veils, rows }
     }
 
     /// The trees.
     pub fn trees(&self) -> &[Tree] {
         &self.trees
+    }
+
+    /// What is denied, masked and hidden.
+    pub fn veils(&self) -> &Veils {
+        &self.veils
+    }
+
+    /// Whether the guard walks the tree by its own rules; else only what is denied, masked or hidden matters there.
+    pub fn is_guarded(&self, tree: usize) -> bool {
+        tree < self.walked
+    }
+
+    /// Whether `path` is a directory that is not entered from the one that holds it: our own, or the root of a tree.
+    pub fn is_apart(&self, path: &Path) -> bool {
+        self.own.iter().any(|own| own == path)
+            || self.trees.iter().any(|tree| tree.root == path || tree.own.iter().any(|own| own == path))
     }
 
     /// A path on the host.
@@ -202,9 +225,7 @@ impl Ground {
     /// Whether `name` in the directory `at` is entered. Whoever asks knows that it is a directory.
     pub fn enters(&self, at: &Spot, name: &OsStr) -> bool {
         let path = self.path(at).join(name);
-        if self.own.contains(&path)
-            || self.trees.iter().any(|tree| tree.root == path || tree.own.contains(&path))
-        {
+        if self.is_apart(&path) {
             return false;
         }
         // What is read-only as a whole needs no watch inside.

@@ -12,6 +12,7 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 use crate::launch::protocol::Covered;
+use crate::plan::operation::Veil;
 use crate::sanitize::escape;
 
 use self::contents::Contents;
@@ -39,18 +40,28 @@ pub struct Live {
     say: Box<dyn Fn(&str)>,
     touched: VecDeque<(Spot, Why)>,
     moves: HashMap<PathBuf, u32>,
-    waiting: VecDeque<PathBuf>,
-    is_waiting: HashSet<PathBuf>,
-    /// The path of every question that was asked, oldest first: answers come in this order.
-    asked: VecDeque<PathBuf>,
+    waiting: VecDeque<Wanted>,
+    is_waiting: HashSet<Wanted>,
+    /// What every question was about, oldest first: answers come in this order.
+    asked: VecDeque<Wanted>,
     /// How often a path was covered again.
     covered: BTreeMap<PathBuf, u64>,
+    /// How often what is denied, masked or hidden was covered, and which paths.
+    veils: u64,
+    veiled: BTreeMap<PathBuf, u64>,
     at_launch: Contents,
     /// What the user must see first, by path.
     changed: BTreeMap<PathBuf, String>,
     failed: BTreeMap<PathBuf, String>,
     lost: bool,
     said_full: bool,
+}
+
+/// A path that the jail holds, or that has to be covered by something else.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Wanted {
+    path: PathBuf,
+    veil: Option<Veil>,
 }
 
 /// What is left to say when the jail has ended.
@@ -96,6 +107,8 @@ impl Live {
             is_waiting: HashSet::new(),
             asked: VecDeque::new(),
             covered: BTreeMap::new(),
+            veils: 0,
+            veiled: BTreeMap::new(),
             at_launch,
             changed: BTreeMap::new(),
             failed: BTreeMap::new(),
@@ -150,6 +163,12 @@ impl Live {
                 self.channels.found(path);
                 continue;
             }
+            if let Why::Covered(veil) = why {
+                let target = ground.veils().target(&path);
+                self.wanted(Wanted { path, veil: Some(veil) });
+                target.into_iter().for_each(|target| self.wanted(Wanted { path: target, veil: Some(veil) }));
+                continue;
+            }
             let held: Vec<PathBuf> = ground.covered_below(&path).cloned().collect();
             for held in held.into_iter().filter(|held| ground.is_known(held)) {
                 self.uncovered(held);
@@ -166,14 +185,18 @@ impl Live {
         }
         if self.watch.is_full() && !self.said_full {
             self.said_full = true;
-            (self.say)(FULL);
+            (self.say)(&self.full());
         }
         self.ask()
     }
 
     /// Takes the answer to the oldest question. Returns what is to be asked next.
     pub fn answered(&mut self, answer: &Covered) -> Vec<Cover> {
-        let Some(path) = self.asked.pop_front() else { return Vec::new() };
+        let Some(Wanted { path, veil }) = self.asked.pop_front() else { return Vec::new() };
+        if let Some(veil) = veil {
+            self.veiled(path, veil, answer);
+            return self.ask();
+        }
         match answer {
             Covered::Already | Covered::Missing => {}
             Covered::Again => {
@@ -205,18 +228,69 @@ impl Live {
         for (path, count) in self.covered.iter().filter(|(_, count)| **count > 1) {
             (self.say)(&format!("{} was covered again {count} times", escape(path)));
         }
+        if self.veils > 1 {
+            (self.say)(&format!(
+                "what is denied, masked or hidden was covered {} times while the jail ran",
+                self.veils
+            ));
+        }
+        let full = self.watch.is_full().then(|| self.full());
         let mut lines: Vec<String> = self.changed.into_values().chain(self.failed.into_values()).collect();
         lines.extend(self.channels.lines());
-        if self.watch.is_full() {
-            lines.push(FULL.to_owned());
-        }
+        lines.extend(full);
         Ended { quarantine: self.quarantine, lines }
+    }
+
+    /// Something that is denied, masked or hidden was looked at by the warden.
+    fn veiled(&mut self, path: PathBuf, veil: Veil, answer: &Covered) {
+        let shown = escape(&path).to_string();
+        let how = match veil {
+            Veil::Closed => "denied",
+            Veil::Empty => "masked",
+        };
+        match answer {
+            Covered::Already | Covered::Missing => {}
+            Covered::Again => {
+                self.veils += 1;
+                if self.veiled.len() >= MAX_NAMES && !self.veiled.contains_key(&path) {
+                    return;
+                }
+                let what = match self.ground.veils().was_covered(&path) {
+                    true => "was replaced outside and is covered again",
+                    false => "appeared and is covered",
+                };
+                let count = self.veiled.entry(path).or_default();
+                *count += 1;
+                if *count == 1 {
+                    (self.say)(&format!("{shown} {what} ({how})"));
+                }
+            }
+            Covered::Failed(why) => {
+                let line = format!("{shown} is to be {how} and cannot be covered: {why}");
+                let room = self.failed.len() < MAX_NAMES || self.failed.contains_key(&path);
+                if room && self.failed.insert(path, line.clone()).is_none() {
+                    (self.say)(&line);
+                }
+            }
+        }
     }
 
     /// Something happened to a path that the jail holds.
     fn uncovered(&mut self, path: PathBuf) {
-        if self.is_waiting.insert(path.clone()) {
-            self.waiting.push_back(path);
+        self.wanted(Wanted { path, veil: None });
+    }
+
+    fn wanted(&mut self, wanted: Wanted) {
+        if self.is_waiting.insert(wanted.clone()) {
+            self.waiting.push_back(wanted);
+        }
+    }
+
+    /// What is said when not everything can be watched.
+    fn full(&self) -> String {
+        match self.ground.veils().has_globs() {
+            true => format!("{FULL}; what is denied or masked is looked for in them every second or so"),
+            false => FULL.to_owned(),
         }
     }
 
@@ -227,13 +301,18 @@ impl Live {
     fn ask(&mut self) -> Vec<Cover> {
         let mut questions = Vec::new();
         while self.can_ask()
-            && let Some(path) = self.waiting.pop_front()
+            && let Some(wanted) = self.waiting.pop_front()
         {
             // From now on it counts anew: the warden looks later than this.
-            self.is_waiting.remove(&path);
-            for cover in self.ground.covers(&path) {
-                self.asked.push_back(path.clone());
-                questions.push(cover.clone());
+            self.is_waiting.remove(&wanted);
+            let Wanted { path, veil } = &wanted;
+            let covers = match veil {
+                None => self.ground.covers(path).to_vec(),
+                Some(veil) => self.ground.veils().covers(path, *veil),
+            };
+            for cover in covers {
+                self.asked.push_back(wanted.clone());
+                questions.push(cover);
             }
         }
         questions

@@ -20,6 +20,7 @@ pub mod quarantine;
 pub mod record;
 pub mod repository;
 pub mod sweep;
+pub mod veils;
 pub mod watch;
 
 use std::path::{Path, PathBuf};
@@ -96,7 +97,7 @@ impl Guard {
         Ok(Self { places, record, held: Arc::new(held), launches })
     }
 
-    /// Guards the trees while the jail runs; `None` when the jail can write none of them. `own` are ai-jail's directories,
+    /// Guards the trees while the jail runs, and keeps covered what is covered; `None` when there is nothing to do. `own` are ai-jail's directories,
     /// `say` records an event. To be called before the door opens.
     ///
     /// # Errors

@@ -56,6 +56,22 @@ pub struct Tree {
 }
 
 impl Tree {
+    /// A tree in which nothing is guarded.
+    pub fn unguarded(root: PathBuf) -> Self {
+        Self {
+            root,
+            protected: Vec::new(),
+            read_only: Vec::new(),
+            kind: TreeKind::Files,
+            more: Vec::new(),
+            home: PathBuf::new(),
+            own: Vec::new(),
+            objects: Vec::new(),
+            parts: Default::default(),
+            since: None,
+        }
+    }
+
     /// What was protected at the first of a pair, and below it, is at the second now: what is at the first has been made
     /// anew. All at once, since two may have changed places.
     pub fn carry(&mut self, moves: &[(PathBuf, Option<PathBuf>)]) {

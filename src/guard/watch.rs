@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2};
@@ -19,6 +20,8 @@ use tokio::sync::Notify;
 
 use super::channels::is_channel;
 use super::ground::{Ground, Spot};
+use super::veils::Progress;
+use crate::plan::operation::Veil;
 
 /// No session watches more.
 const MAX_WATCHES: usize = 50_000;
@@ -30,6 +33,8 @@ const BATCH: usize = 16 << 10;
 const ARM_AT_ONCE: usize = 32;
 /// What waits to be looked at; beyond it the sweep at the end has to do.
 const MAX_WAITING: usize = 50_000;
+/// How long nothing is looked at where not everything can be watched.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How deep directories are followed.
 const DEPTH_LIMIT: usize = 64;
 
@@ -48,14 +53,15 @@ struct Shared {
     state: Mutex<State>,
     stop: AtomicBool,
     is_arming: AtomicBool,
+    is_looking: AtomicBool,
     wake: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     watched: HashMap<i32, Watched>,
-    /// Directories that appeared and are to be armed.
-    to_arm: VecDeque<Spot>,
+    /// Directories that appeared and are to be armed, and whether their names are guarded.
+    to_arm: VecDeque<(Spot, bool)>,
     /// Names that something happened to.
     touched: BTreeSet<(Spot, Why)>,
     /// The kernel, or our own bound, allows no more.
@@ -64,9 +70,26 @@ struct State {
 
 #[derive(Debug, Clone)]
 enum Watched {
-    Directory(Spot),
+    Directory(Patrol),
     /// A file whose contents decide.
     File(Spot),
+}
+
+/// A directory that is watched.
+#[derive(Debug, Clone)]
+struct Patrol {
+    spot: Spot,
+    /// Whether its names are guarded.
+    guarded: bool,
+    /// How far the globs have come in it; `None` when nothing is covered anywhere.
+    progress: Option<Progress>,
+}
+
+/// Whether a directory is watched, or looked at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Eye {
+    Watch,
+    Look,
 }
 
 /// Why a path is looked at.
@@ -78,6 +101,8 @@ pub enum Why {
     Holds,
     /// It is a socket or a FIFO.
     Channel,
+    /// It has to be covered by this.
+    Covered(Veil),
 }
 
 /// What was seen.
@@ -115,6 +140,7 @@ impl Watch {
             state: Mutex::default(),
             stop: AtomicBool::new(false),
             is_arming: AtomicBool::new(false),
+            is_looking: AtomicBool::new(false),
             wake: Arc::new(Notify::new()),
         };
         Ok(Self { shared: Arc::new(shared), thread: None })
@@ -122,7 +148,7 @@ impl Watch {
 
     /// Watches one directory now, without those below it.
     pub fn arm(&self, spot: &Spot) {
-        let _ = self.shared.arm(spot);
+        let _ = self.shared.arm(spot, self.shared.ground.is_guarded(spot.tree), Eye::Watch);
     }
 
     /// Watches all the rest, in a thread of its own. Each directory is looked at once it is watched. Returns false when
@@ -136,6 +162,7 @@ impl Watch {
             shared.arm_all();
             shared.is_arming.store(false, Ordering::Release);
             shared.wake.notify_one();
+            shared.look_again_and_again();
         }));
         true
     }
@@ -177,8 +204,9 @@ impl Watch {
         let lost = self.shared.events();
         for _ in 0..ARM_AT_ONCE {
             let next = self.shared.state().to_arm.pop_front();
-            let Some(spot) = next else { break };
-            let _ = self.shared.arm(&spot).map(|below| self.shared.state().queue(below));
+            let Some((spot, guarded)) = next else { break };
+            let below = self.shared.arm(&spot, guarded, Eye::Watch);
+            let _ = below.map(|below| self.shared.state().queue(below));
         }
         let mut state = self.shared.state();
         let touched = std::mem::take(&mut state.touched).into_iter().collect();
@@ -191,13 +219,14 @@ impl Drop for Watch {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // It ends after the directory that it is at.
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }
 }
 
 impl State {
-    fn queue(&mut self, spots: Vec<Spot>) {
+    fn queue(&mut self, spots: Vec<(Spot, bool)>) {
         for spot in spots {
             if self.to_arm.len() < MAX_WAITING {
                 self.to_arm.push_back(spot);
@@ -220,27 +249,59 @@ impl Shared {
     }
 
     fn arm_all(&self) {
-        let mut waiting: Vec<Spot> = self.ground.first();
-        while let Some(spot) = waiting.pop() {
+        let first = self.ground.first().into_iter();
+        let mut waiting: Vec<(Spot, bool)> = first
+            .map(|spot| (self.ground.is_guarded(spot.tree), spot))
+            .map(|(guarded, spot)| (spot, guarded))
+            .collect();
+        while let Some((spot, guarded)) = waiting.pop() {
             if self.stop.load(Ordering::Relaxed) || self.state().full {
                 return;
             }
-            waiting.extend(self.arm(&spot).unwrap_or_default());
+            waiting.extend(self.arm(&spot, guarded, Eye::Watch).unwrap_or_default());
             if !self.state().touched.is_empty() {
                 self.wake.notify_one();
             }
         }
     }
 
-    /// Watches a directory, then looks at what is in it. Returns the directories in it.
-    fn arm(&self, spot: &Spot) -> Result<Vec<Spot>, Errno> {
+    /// Where not everything can be watched, what has to be covered is looked for until the end.
+    fn look_again_and_again(&self) {
+        if !self.ground.veils().has_globs()
+            || !self.state().full
+            || self.is_looking.swap(true, Ordering::AcqRel)
+        {
+            return;
+        }
+        loop {
+            let mut waiting: Vec<Spot> = self.ground.first();
+            while let Some(spot) = waiting.pop() {
+                if self.stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                let below = self.arm(&spot, false, Eye::Look).unwrap_or_default();
+                waiting.extend(below.into_iter().map(|(spot, _)| spot));
+            }
+            if !self.state().touched.is_empty() {
+                self.wake.notify_one();
+            }
+            std::thread::park_timeout(LOOK_AGAIN);
+        }
+    }
+
+    /// Watches a directory, then looks at what is in it. Returns the directories in it that matter, and whether their names
+    /// are guarded.
+    fn arm(&self, spot: &Spot, guarded: bool, eye: Eye) -> Result<Vec<(Spot, bool)>, Errno> {
         let directory = self.open(spot, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?;
         let flags = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVED_FROM
             | WatchFlags::MOVED_TO
             | WatchFlags::ONLYDIR;
-        if !self.add(directory.as_fd(), flags, Watched::Directory(spot.clone()))? {
+        let veils = self.ground.veils();
+        let progress = (!veils.is_empty()).then(|| veils.progress(&self.ground.path(spot)));
+        let patrol = Patrol { spot: spot.clone(), guarded, progress };
+        if eye == Eye::Watch && !self.add(directory.as_fd(), flags, Watched::Directory(patrol.clone()))? {
             return Ok(Vec::new());
         }
         let mut below = Vec::new();
@@ -251,7 +312,7 @@ impl Shared {
             if name == "." || name == ".." {
                 continue;
             }
-            self.look(spot, name);
+            self.look(&patrol, name);
             let place = spot.below.join(name);
             if matches!(entry.file_type(), FileType::Socket | FileType::Fifo) {
                 self.state().touch(Spot { tree: spot.tree, below: place.clone() }, Why::Channel);
@@ -264,8 +325,8 @@ impl Shared {
                 }
                 _ => false,
             };
-            if is_directory && !deep && self.ground.enters(spot, name) {
-                below.push(Spot { tree: spot.tree, below: place });
+            if is_directory && !deep {
+                below.extend(self.enters(&patrol, name));
             }
         }
         Ok(below)
@@ -276,18 +337,34 @@ impl Shared {
         self.add(file.as_fd(), WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE, Watched::File(spot.clone()))
     }
 
+    /// The directory `name` in another one, if something in it matters, and whether its names are guarded.
+    fn enters(&self, patrol: &Patrol, name: &OsStr) -> Option<(Spot, bool)> {
+        let at = &patrol.spot;
+        let guarded = patrol.guarded && self.ground.enters(at, name);
+        let covered = |progress| {
+            let path = self.ground.path(at).join(name);
+            self.ground.veils().enters(progress, &path, name) && !self.ground.is_apart(&path)
+        };
+        (guarded || patrol.progress.as_ref().is_some_and(covered))
+            .then(|| (Spot { tree: at.tree, below: at.below.join(name) }, guarded))
+    }
+
     /// Notes what `name` in a directory touches.
-    fn look(&self, at: &Spot, name: &OsStr) {
-        let touched = self.ground.touched(at, name);
+    fn look(&self, patrol: &Patrol, name: &OsStr) {
+        let at = &patrol.spot;
+        let touched = if patrol.guarded { self.ground.touched(at, name) } else { Vec::new() };
         let itself = at.below.join(name);
         let path = self.ground.path(&Spot { tree: at.tree, below: itself.clone() });
         let held = self.ground.covered_below(&path).next().is_some();
-        if touched.is_empty() && !held {
+        let veil =
+            patrol.progress.as_ref().and_then(|progress| self.ground.veils().veil(progress, &path, name));
+        if touched.is_empty() && !held && veil.is_none() {
             return;
         }
         let mut state = self.state();
+        let covered = veil.map(|veil| (itself.clone(), Why::Covered(veil)));
         let named = touched.into_iter().map(|below| (below, Why::Named));
-        for (below, why) in named.chain(held.then_some((itself, Why::Holds))) {
+        for (below, why) in covered.into_iter().chain(named).chain(held.then_some((itself, Why::Holds))) {
             state.touch(Spot { tree: at.tree, below }, why);
         }
     }
@@ -351,15 +428,16 @@ impl Shared {
         let watched = self.state().watched.get(&number).cloned();
         match (watched, name) {
             (Some(Watched::File(spot)), _) => self.state().touch(spot, Why::Named),
-            (Some(Watched::Directory(at)), Some(name)) => {
-                self.look(&at, name);
+            (Some(Watched::Directory(patrol)), Some(name)) => {
+                self.look(&patrol, name);
                 let came = what.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
-                let spot = Spot { tree: at.tree, below: at.below.join(name) };
+                let spot = Spot { tree: patrol.spot.tree, below: patrol.spot.below.join(name) };
                 if came && !what.contains(ReadFlags::ISDIR) && is_channel(&self.ground.path(&spot)) {
                     self.state().touch(spot, Why::Channel);
                 }
-                if came && what.contains(ReadFlags::ISDIR) && self.ground.enters(&at, name) {
-                    self.state().queue(vec![Spot { tree: at.tree, below: at.below.join(name) }]);
+                if came && what.contains(ReadFlags::ISDIR) {
+                    let entered = self.enters(&patrol, name);
+                    self.state().queue(entered.into_iter().collect());
                 }
             }
             _ => {}

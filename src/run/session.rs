@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use crate::audit::{self as event, Counters, Event, Log, SessionId};
 use crate::config::settings::{NetworkMode, Profile};
 use crate::egress::{Door, NetEvent, Observer, Verdict};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::guard::live::Live;
 use crate::guard::named::Named;
 use crate::guard::{Guard, Places, left};
@@ -53,14 +53,17 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     let session = SessionId::new(OffsetDateTime::now_utc(), std::process::id());
     // First, since the guard holds a descriptor for each path that can be renamed with its directory.
     let mut supervisor = Supervisor::new(&plan.inner.ignored, published)?;
-    let guard = guard(prepared, &session, reporter);
+    let guard = guard(prepared, &session, reporter)?;
     let record = Arc::new(Record::open(prepared, session, reporter)?);
     record.add(&Event::Start(start_record(policy, prepared)));
     for line in &prepared.swept {
         record.add(&note(event::NoteKind::Guard, line));
     }
     let masked = secrets::begin(prepared, &record, reporter);
-    let mut live = guard.as_ref().and_then(|guard| live(guard, prepared, &record, reporter));
+    let mut live = match &guard {
+        Some(guard) => live(guard, prepared, &record, reporter)?,
+        None => None,
+    };
     let held = match supervisor.held(&keeper) {
         Ok(SetUp::Held(held)) => held,
         Ok(SetUp::Ended(number)) => {
@@ -163,32 +166,44 @@ fn clipboard(report: &Report, policy: &Policy) -> Option<String> {
     })
 }
 
+/// Why a launch with `deny` or `mask` needs the guard.
+const LIVE_COVERS: &str = "what is denied or masked could not be covered while the jail runs; leave --deny and --mask out to run without";
+
 /// The guard over what appears in protected places. Without a record of its own a session is swept at its end alone.
-fn guard(prepared: &Prepared, session: &SessionId, reporter: &Reporter) -> Option<Guard> {
+fn guard(prepared: &Prepared, session: &SessionId, reporter: &Reporter) -> Result<Option<Guard>> {
     // Sockets are watched for also where nothing is protected.
     let trees = if prepared.policy.protected_off() { &[] } else { prepared.trees.as_slice() };
     match Guard::start(Places::new(&prepared.state), &session.to_string(), trees) {
-        Ok(guard) => Some(guard),
+        Ok(guard) => Ok(Some(guard)),
+        Err(error) if !prepared.policy.asked.is_empty() => Err(error.hint(LIVE_COVERS)),
         Err(error) => {
             reporter.warn(&format!(
                 "{error}; what appears in protected places is not held back when this session ends: look at `git status` afterwards"
             ));
-            None
+            Ok(None)
         }
     }
 }
 
 /// The guard while the jail runs. Without it what appears is held back at the end.
-fn live(guard: &Guard, prepared: &Prepared, record: &Arc<Record>, reporter: &Reporter) -> Option<Live> {
+fn live(
+    guard: &Guard,
+    prepared: &Prepared,
+    record: &Arc<Record>,
+    reporter: &Reporter,
+) -> Result<Option<Live>> {
     let record = Arc::clone(record);
     let say = Box::new(move |text: &str| record.add(&note(event::NoteKind::Live, text)));
     match guard.live(&prepared.policy, vec![prepared.state.clone(), prepared.data.clone()], say) {
-        Ok(live) => live,
+        Ok(live) => Ok(live),
+        Err(error) if !prepared.policy.asked.is_empty() => {
+            Err(Error::new(Kind::Setup, "the project cannot be watched").because(error).hint(LIVE_COVERS))
+        }
         Err(error) => {
             reporter.warn(&format!(
                 "the project cannot be watched ({error}): what appears in protected places is held back when the session ends, and what is replaced outside is not protected until then"
             ));
-            None
+            Ok(None)
         }
     }
 }

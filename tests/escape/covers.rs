@@ -357,3 +357,78 @@ fn nothing_is_left_behind() {
     env.jail(["--deny", "a.pem", "--mask", "secrets", "--deny", "not/there", "--", "true"]).ok();
     assert_eq!(env.outside("git status --porcelain; find . | sort").ok(), before);
 }
+
+/// Waits in the jail until none of the files can be read, for three seconds at most.
+fn until_covered(files: &[&str]) -> String {
+    format!(
+        "i=0; while grep -qs {SECRET} {}; do i=$((i+1)); [ $i -gt 150 ] && exit 9; sleep 0.02; done",
+        files.join(" ")
+    )
+}
+
+#[test]
+fn what_appears_or_is_replaced_while_the_jail_runs_is_covered() {
+    // From inside, from the host, by another jail; in a writable and in a read-only project.
+    let files =
+        ["a.pem", "new.pem", "n/e/w/b.pem", "node_modules/p/c.pem", "moved/d.pem", "conf/local.yml", "l.pem"];
+    let make = format!(
+        "echo {SECRET} > n1 && mv n1 a.pem; echo {SECRET} > new.pem; mkdir -p n/e/w node_modules/p/ from; \
+         for f in n/e/w/b.pem node_modules/p/c.pem from/d.pem; do echo {SECRET} > $f; done; mv from moved; \
+         echo {SECRET} > n2; mv n2 conf/local.yml; ln -s real l.pem"
+    );
+    for (profile, who) in [("workspace", "host"), ("read-only", "host"), ("workspace", "jail")] {
+        let env = project(&["a.pem", "conf/local.yml", "real"]);
+        let covered = until_covered(&files);
+        let script = format!(
+            "grep -q {SECRET} real || exit 8; while [ ! -e go ]; do sleep 0.02; done; {covered}; grep -qs {SECRET} real && exit 7; exit 0"
+        );
+        let flags = ["--profile", profile, "--deny", "**/*.pem", "--mask", "conf/local.yml", "--"];
+        let running = env.jail_running(flags.iter().copied().chain(["sh", "-c", &*script]));
+        std::thread::sleep(Duration::from_millis(700));
+        match who {
+            "host" => env.outside(&make).ok().to_owned(),
+            _ => env.inside(&make).ok().to_owned(),
+        };
+        assert!(env.outside(&format!("grep -q {SECRET} {} || exit 1", files.join(" "))).success(), "control");
+        env.file("go", "");
+        let output = running.finish(DEADLINE);
+        assert_eq!(output.code(), 0, "{profile} {who}: {output:#?}");
+        let log = fs::read_dir(env.home().join(".local/state/ai-jail/log")).expect("the log");
+        let texts: Vec<String> =
+            log.flatten().filter_map(|file| fs::read_to_string(file.path()).ok()).collect();
+        let said = |part: &str| texts.iter().any(|text| text.contains(part));
+        assert!(said("new.pem appeared and is covered (denied)"), "{texts:?}");
+        assert!(said("conf/local.yml was replaced outside and is covered again (masked)"), "{texts:?}");
+        assert!(said("was covered") && said("times while the jail ran"), "{texts:?}");
+    }
+}
+
+#[test]
+fn what_the_jail_makes_under_a_denied_name_is_covered() {
+    let env = project(&[]);
+    let script = format!(
+        "echo {SECRET} > x.pem; mkdir -p a/b; echo {SECRET} > a/b/y.pem; mv a c; echo {SECRET} > z; mv z z.pem; {}",
+        until_covered(&["x.pem", "c/b/y.pem", "z.pem"])
+    );
+    assert!(env.outside("echo s > x.pem && cat x.pem && rm x.pem").success(), "control");
+    env.jail(["--deny", "**/*.pem", "--", "sh", "-c", &script]).ok();
+    assert!(fs::read_to_string(env.project().join("x.pem")).expect("it stays").contains(SECRET));
+}
+
+#[test]
+fn what_is_hidden_and_replaced_on_the_host_is_hidden_again() {
+    let env = project(&[]);
+    let home = env.home();
+    env.file(home.join(".npmrc"), SECRET);
+    let script = format!(
+        "grep -qs {SECRET} {0}/.npmrc && exit 8; while [ ! -e {0}/go ]; do sleep 0.02; done; {1}",
+        home.display(),
+        until_covered(&[home.join(".npmrc").to_str().expect("UTF-8")])
+    );
+    let running = env.jail_running(["--project", home.to_str().expect("UTF-8"), "--", "sh", "-c", &script]);
+    std::thread::sleep(Duration::from_millis(700));
+    env.outside(&format!("echo {SECRET} > $HOME/n && mv $HOME/n $HOME/.npmrc")).ok();
+    env.file(home.join("go"), "");
+    let output = running.finish(DEADLINE);
+    assert_eq!(output.code(), 0, "{output:#?}");
+}

@@ -23,6 +23,7 @@ fn ground(root: &Path, kind: TreeKind) -> Ground {
         Arc::default(),
         BTreeMap::new(),
         Vec::new(),
+        Veils::default(),
     )
 }
 

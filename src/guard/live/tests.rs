@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::guard::record::Tree;
+use crate::guard::veils::Veils;
 use crate::plan::operation::{self, Access};
 use crate::policy::TreeKind;
 
@@ -22,6 +23,10 @@ struct Case {
 
 impl Case {
     fn new(before: &[&str], protected: &[&str], limit: usize) -> Self {
+        Self::denying(before, protected, &[], limit)
+    }
+
+    fn denying(before: &[&str], protected: &[&str], globs: &[&str], limit: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("tree");
         fs::create_dir(&root).unwrap();
@@ -44,7 +49,13 @@ impl Case {
             home: PathBuf::new(),
             own: Vec::new(),
         };
-        let ground = Arc::new(Ground::with(vec![tree], Arc::default(), covers.collect(), Vec::new()));
+        let ground = Arc::new(Ground::with(
+            vec![tree],
+            Arc::default(),
+            covers.collect(),
+            Vec::new(),
+            Veils::denying(&root, globs),
+        ));
         let watch = Watch::bounded(Arc::clone(&ground), limit).unwrap();
         let quarantine = Quarantine::new(&dir.path().join("quarantine"), "s");
         let said = Rc::new(RefCell::new(Vec::new()));
@@ -105,6 +116,50 @@ impl Case {
 fn write(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
+}
+
+#[test]
+fn what_matches_is_covered_wherever_it_appears() {
+    let globs = ["**/*.pem", "conf/local.yml", "certs/**"];
+    let mut case = Case::denying(&["a/b/c", "node_modules/p/x", ".git/HEAD"], &[], &globs, 1000);
+    let matching = [
+        "x.pem",
+        "a/b/y.pem",
+        "n/e/w/z.pem",
+        "node_modules/p/q/k.pem",
+        ".git/k.pem",
+        "conf/local.yml",
+        "certs/new",
+    ];
+    for below in matching.iter().chain(&["x.txt", "other/local.yml"]) {
+        case.write(below, "x");
+    }
+    // A directory that is renamed over another place, as git and editors do.
+    case.write("elsewhere/deep/m.pem", "x");
+    fs::rename(case.root().join("elsewhere"), case.root().join("moved")).unwrap();
+    let asked = |case: &Case, below: &str| case.asked.iter().any(|cover| cover.below == Path::new(below));
+    case.until(|case| matching.iter().chain(&["moved/deep/m.pem"]).all(|below| asked(case, below)));
+    assert!(!asked(&case, "x.txt") && !asked(&case, "other/local.yml"));
+    let veil = operation::Cover::Veil(Veil::Closed);
+    assert!(case.asked.iter().all(|cover| cover.how == veil && cover.root == Path::new("/inside")));
+}
+
+#[test]
+fn where_not_everything_can_be_watched_what_matches_is_looked_for_and_that_is_said() {
+    let mut case = Case::denying(&["a/b/c", "d/e/f"], &[], &["**/*.pem"], 2);
+    case.write("d/e/x.pem", "x");
+    case.write("a/b/x.pem", "x");
+    case.until(|case| {
+        ["d/e/x.pem", "a/b/x.pem"]
+            .iter()
+            .all(|below| case.asked.iter().any(|cover| cover.below == Path::new(below)))
+    });
+    assert!(case.said.borrow().iter().any(|said| said.contains("looked for in them")), "{:?}", case.said);
+    let lines = case.live.end().lines;
+    assert!(
+        lines.iter().any(|line| line.contains("max_user_watches") && line.contains("looked for")),
+        "{lines:?}"
+    );
 }
 
 #[test]

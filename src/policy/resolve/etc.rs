@@ -216,7 +216,7 @@ fn covered(text: &mut String, facts: &Facts, hidden: &[Hidden]) {
     for (veil, line) in [
         (
             Veil::Closed,
-            "denied by the user: cannot be read, written, renamed or listed (ask the user to change --deny or filesystem.deny)",
+            "denied by the user: cannot be read, written, renamed or listed, also when it is made now (ask the user to change --deny or filesystem.deny)",
         ),
         (
             Veil::Empty,
