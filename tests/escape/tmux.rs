@@ -2,6 +2,7 @@
 //! be compared.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use super::common::{Feature, Output, TestEnv, eventually, output_of};
+use super::unique;
 
 const WAIT: Duration = Duration::from_secs(60);
 const SEQUENCES: u32 = 2400;
@@ -16,6 +18,8 @@ const SEQUENCES: u32 = 2400;
 /// A tmux server of its own with one pane of 100 columns and 30 lines.
 struct Tmux<'a> {
     env: &'a TestEnv,
+    /// Of one server each: the last one may still be on its way out.
+    socket: PathBuf,
 }
 
 impl<'a> Tmux<'a> {
@@ -24,7 +28,7 @@ impl<'a> Tmux<'a> {
         if !Feature::Program("tmux").needed_for(claim) {
             return None;
         }
-        let tmux = Self { env };
+        let tmux = Self { env, socket: env.run_dir().join(unique("tmux")) };
         let settings = "set -g set-clipboard on\nset -g buffer-limit 9999\nset -g allow-passthrough on\nset -g remain-on-exit on\n\
                         set -g default-terminal tmux-256color\n";
         let settings = env.file(env.home().join("tmux.conf"), settings);
@@ -34,9 +38,8 @@ impl<'a> Tmux<'a> {
     }
 
     fn ask(&self, arguments: &[&str]) -> Output {
-        let socket = self.env.run_dir().join("tmux");
         let mut command: Command = self.env.command("tmux");
-        output_of(command.arg("-S").arg(socket).args(arguments), WAIT)
+        output_of(command.arg("-S").arg(&self.socket).args(arguments), WAIT)
     }
 
     fn show(&self, format: &str) -> String {
