@@ -91,7 +91,7 @@ pub const KEYS: &[Key] = &[
     key("network", "ech", Later),
     key("network", "forward", Here(Never)),
     key("network", "publish", Here(Never)),
-    key("network", "upstream_proxy", Later),
+    key("network", "upstream_proxy", Here(Never)),
     key("network", "http", Later),
     key("limits", "memory", Here(Tightens)),
     key("limits", "pids", Here(Tightens)),

@@ -19,6 +19,7 @@ use super::words::Word as _;
 use crate::cli::RunOptions;
 use crate::error::{Error, Kind, Result};
 use crate::policy::origin::{Layer, Origin, Sourced};
+use crate::policy::upstream::UpstreamChoice;
 use crate::sanitize::escape;
 use crate::terminal::{Class, Classes};
 
@@ -165,6 +166,7 @@ fn from_profile(profile: Sourced<Profile>, defaults: &ProfileDefaults) -> Settin
         allow: Vec::new(),
         deny: Vec::new(),
         allow_private: Vec::new(),
+        upstream: Sourced::new(UpstreamChoice::Environment, always()),
         forward: Vec::new(),
         publish: Vec::new(),
         resolve: Default::default(),
@@ -227,6 +229,7 @@ fn apply(settings: &mut Settings, tables: &Tables, hosts: HostsFrom, outside: &m
     settings.forward.extend(tables.forward.iter().cloned());
     settings.publish.extend(tables.publish.iter().cloned());
     settings.resolve.extend(tables.resolve.clone());
+    set(&mut settings.upstream, &tables.upstream);
     set(&mut settings.agent_hosts, &tables.agent_hosts);
     set(&mut settings.toolchain_hosts, &tables.toolchain_hosts);
     set_limit(&mut settings.limits.memory, &tables.limits.memory);

@@ -58,6 +58,9 @@ pub(super) fn tighten(settings: &mut Settings, tables: &Tables, ignored: &mut Ig
     for host in &tables.allow_private {
         ignored.push(&host.origin);
     }
+    if let Some(proxy) = &tables.upstream {
+        ignored.push(&proxy.origin);
+    }
     for port in tables.forward.iter().chain(&tables.publish) {
         ignored.push(&port.origin);
     }

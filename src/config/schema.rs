@@ -19,6 +19,7 @@ use crate::error::Result;
 use crate::policy::glob::Glob;
 use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::{Layer, Sourced};
+use crate::policy::upstream::UpstreamChoice;
 use crate::sanitize::escape;
 use crate::terminal::Class;
 
@@ -67,6 +68,8 @@ pub struct Tables {
     pub deny: Vec<Sourced<HostPattern>>,
     /// `network.allow_private`, canonical.
     pub allow_private: Vec<Sourced<String>>,
+    /// `network.upstream_proxy`.
+    pub upstream: Option<Sourced<UpstreamChoice>>,
     /// `network.forward`.
     pub forward: Vec<Sourced<u16>>,
     /// `network.publish`.
@@ -223,6 +226,10 @@ impl Walk<'_> {
                             .map(|()| true);
                     }
                 }
+            }
+            "network.upstream_proxy" => {
+                let wanted = "\"env\", \"none\" or a URL such as \"http://proxy.example:3128\"";
+                tables.upstream = Some(value.parsed(wanted, values::upstream)?)
             }
             "network.forward" => tables.forward = value.numbers("a list of ports", values::forward_port)?,
             "network.publish" => tables.publish = value.numbers("a list of ports", values::port)?,

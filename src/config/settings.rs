@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use crate::policy::glob::Glob;
 use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::Sourced;
+use crate::policy::upstream::UpstreamChoice;
 use crate::terminal::Class;
 
 /// The built-in profiles (custom ones resolve to one of these plus values).
@@ -225,6 +226,8 @@ pub struct Settings {
     pub allow_private: Vec<Sourced<String>>,
     /// `--resolve`, by canonical host.
     pub resolve: BTreeMap<String, Sourced<ResolveTarget>>,
+    /// The proxy outside.
+    pub upstream: Sourced<UpstreamChoice>,
     /// Ports of the host's loopback that are reachable at the jail's.
     pub forward: Vec<Sourced<u16>>,
     /// Ports of the jail's loopback that are reachable at the host's.

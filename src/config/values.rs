@@ -10,6 +10,7 @@ use super::words::Problem;
 use crate::policy::authority::Host;
 use crate::policy::glob::Glob;
 use crate::policy::host_rule::HostPattern;
+use crate::policy::upstream::{Proxy, UpstreamChoice};
 
 /// Where the paths of a layer start.
 #[derive(Debug, Clone, Copy)]
@@ -194,6 +195,15 @@ pub fn forward_port(text: &str) -> Result<u16, Problem> {
         )));
     }
     Ok(port)
+}
+
+/// Reads `env`, `none`, or the URL of a proxy.
+pub fn upstream(text: &str) -> Result<UpstreamChoice, Problem> {
+    match text {
+        "env" => Ok(UpstreamChoice::Environment),
+        "none" => Ok(UpstreamChoice::Direct),
+        url => Proxy::parse(url).map(UpstreamChoice::Proxy),
+    }
 }
 
 /// Reads a share of processors: `200%` is two of them.

@@ -241,6 +241,7 @@ pub(crate) mod tests {
             allow: rules(allow, "--allow-host"),
             deny: rules(deny, "--deny-host"),
             allow_private: Vec::new(),
+            upstream: crate::policy::upstream::Upstream::default(),
             forward: Vec::new(),
             publish: Vec::new(),
             resolve: BTreeMap::new(),

@@ -7,6 +7,7 @@ mod resolver;
 mod socks;
 mod transparent;
 mod tunnels;
+mod upstream;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};

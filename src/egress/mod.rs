@@ -31,6 +31,7 @@ mod resolve;
 pub mod socks;
 mod transparent;
 mod tunnel;
+mod upstream;
 #[expect(clippy::disallowed_methods, reason = "knows when bytes last moved")]
 mod wire;
 

@@ -45,10 +45,10 @@ async fn to_host(gate: Arc<Gate>, client: TcpStream, port: u16) {
     let target = Authority::from(v4);
     gate.tell(Door::Forward, &target, Verdict::Allowed { rule: format!("--forward {port}") });
     let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
-    let first = resolve::connect(&gate, &target, Dial::Address(v4)).await;
+    let first = resolve::direct(&gate, &target, Dial::Address(v4)).await;
     let upstream = match first {
         Ok(upstream) => Ok(upstream),
-        Err(error) => resolve::connect(&gate, &target, Dial::Address(v6)).await.map_err(|_| error),
+        Err(error) => resolve::direct(&gate, &target, Dial::Address(v6)).await.map_err(|_| error),
     };
     match upstream {
         Ok(upstream) => carry(&gate, Door::Forward, &target, &client, &upstream).await,

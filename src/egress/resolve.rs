@@ -16,7 +16,9 @@ use tokio::time::{sleep, timeout};
 use crate::egress::decide::{Denial, Dial, vet};
 use crate::egress::gate::Gate;
 use crate::egress::limits::{Deadlines, MAX_ADDRESSES};
-use crate::policy::authority::Authority;
+use crate::egress::upstream;
+use crate::policy::authority::{Authority, Host};
+use crate::policy::upstream::Proxy;
 
 /// The machine's own table of names.
 const HOSTS: &str = "/etc/hosts";
@@ -87,8 +89,49 @@ pub(super) enum DialError {
     Connect { target: Authority, why: String },
 }
 
-/// Connects to `target`, which was allowed with `dial`.
+/// Connects to `target`, which was allowed with `dial`, through the proxy outside where there is one for it. `--resolve` is
+/// the user's word for this host, and direct.
 pub(super) async fn connect(gate: &Gate, target: &Authority, dial: Dial) -> Result<Upstream, DialError> {
+    let mapped = gate.policy.resolve.contains_key(&target.host.to_string());
+    match gate.policy.upstream.of(target).filter(|_| !mapped) {
+        Some(proxy) => through(gate, target, proxy).await,
+        None => direct(gate, target, dial).await,
+    }
+}
+
+/// Connects to `target` by the proxy, which looks its name up.
+async fn through(gate: &Gate, target: &Authority, proxy: &Proxy) -> Result<Upstream, DialError> {
+    let failed = |why: String| DialError::Connect {
+        target: target.clone(),
+        why: format!("through the proxy {}: {why}", proxy.at),
+    };
+    let addrs = match &proxy.at.host {
+        Host::Ip(ip) => VecDeque::from([SocketAddr::new(*ip, proxy.at.port)]),
+        Host::Name(_) => match timeout(gate.deadlines.lookup, lookup(gate, &proxy.at)).await {
+            // The proxy is the user's, wherever it is.
+            Ok(Ok(found)) => {
+                let found = found.into_iter().take(MAX_ADDRESSES);
+                alternate(found.map(|ip| SocketAddr::new(ip, proxy.at.port)).collect())
+            }
+            Ok(Err(error)) => return Err(failed(format!("its name cannot be resolved ({error})"))),
+            Err(_) => return Err(failed("the lookup of its name took too long".to_owned())),
+        },
+    };
+    let connected = async {
+        let descriptor = Arc::clone(&gate.descriptors).acquire_owned().await.map_err(io::Error::other)?;
+        let stream = race(addrs, &gate.deadlines).await?;
+        upstream::ask(&stream, proxy, target).await?;
+        Ok::<_, io::Error>(Upstream { stream, _descriptor: descriptor })
+    };
+    match timeout(gate.deadlines.connect, connected).await {
+        Ok(Ok(upstream)) => Ok(upstream),
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Err(_) => Err(failed("it took too long".to_owned())),
+    }
+}
+
+/// Connects to `target` itself.
+pub(super) async fn direct(gate: &Gate, target: &Authority, dial: Dial) -> Result<Upstream, DialError> {
     let addrs = match dial {
         Dial::Address(addr) => VecDeque::from([addr]),
         Dial::Resolve => resolve(gate, target).await?,

@@ -230,6 +230,11 @@ fn network(out: &mut String, rule: &NetworkRule) {
         let port = target.value.port.map_or(String::new(), |port| format!(":{port}"));
         let _ = writeln!(out, "  {host} is dialled at {}{port}  ({})", target.value.addr, target.origin);
     }
+    for (proxy, what) in [(&policy.upstream.plain, "port 80"), (&policy.upstream.others, "other ports")] {
+        if let Some(proxy) = proxy {
+            let _ = writeln!(out, "  {what} through the proxy {}  ({})", proxy.value.at, proxy.origin);
+        }
+    }
     for (flag, ports) in [("--forward", &policy.forward), ("--publish", &policy.publish)] {
         for port in ports {
             let what = match flag {

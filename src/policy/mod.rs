@@ -13,6 +13,7 @@ pub mod origin;
 mod resolve;
 pub mod secrets;
 pub mod terminal;
+pub mod upstream;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

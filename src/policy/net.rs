@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::config::settings::{NetworkMode, ResolveTarget};
 use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::Sourced;
+use crate::policy::upstream::Upstream;
 
 /// What the jail may reach, and where each rule came from. Never changed after it was made.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -18,6 +19,8 @@ pub struct NetPolicy {
     /// Hosts, written as host patterns whose ports do not count, that may lead to private, unique local and
     /// carrier-grade NAT addresses. An entry that is no pattern lifts nothing.
     pub allow_private: Vec<Sourced<String>>,
+    /// The proxy outside that connections go through.
+    pub upstream: Upstream,
     /// `--forward`: ports of the host's loopback that are reachable at the jail's.
     pub forward: Vec<Sourced<u16>>,
     /// `--publish`: ports of the jail's loopback that are reachable at the host's.

@@ -23,6 +23,7 @@ use super::files::{self, FileRule, FileRules, Shape, Source, Tree};
 use super::host_rule::{HostPattern, Hosts};
 use super::net::NetPolicy;
 use super::origin::{Layer, Origin, Sourced};
+use super::upstream::Upstream;
 use crate::plan::seccomp::Debuggers;
 
 use crate::sanitize::escape;
@@ -267,6 +268,7 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
         allow,
         deny: settings.deny.clone(),
         allow_private: settings.allow_private.clone(),
+        upstream: Upstream::new(&settings.upstream, &facts.environment, warnings),
         forward: once(&settings.forward),
         publish: once(&settings.publish),
         resolve: settings.resolve.clone(),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::common::servers::{TestCa, anthropic};
+use super::common::servers::{ConnectProxy, TestCa, anthropic};
 use super::common::{DEADLINE, Feature, Output, TestEnv, eventually, missing};
-use super::run_inside;
+use super::{run_inside, unique};
 
 /// Addresses that must not exist inside. Whether they answer outside depends on the machine.
 const ADDRESSES: &[&str] = &[
@@ -347,6 +347,48 @@ fn ports_that_cannot_be_forwarded_or_published_are_refused() {
         let output = env.jail([flags, &["--", "true"]].concat());
         assert!(output.refused().contains(words), "{flags:?}: {output:#?}");
     }
+}
+
+#[test]
+fn connections_go_through_the_proxy_of_the_environment_and_its_login_stays_outside() {
+    let ca = TestCa::new();
+    let server = anthropic(&ca);
+    let proxy = ConnectProxy::start(&[&server]);
+    let login = unique("proxylogin");
+    let url = format!("http://ann:{login}@127.0.0.1:{}", proxy.port);
+    let env = TestEnv::new().var("https_proxy", &url).var("no_proxy", "direct.example.com");
+    let ca_file = env.file("ca.pem", std::fs::read(ca.write_to(env.root())).expect("the CA"));
+    let flags = ["--allow-host", "api.anthropic.com", "--allow-host", "direct.example.com"];
+    let fetch = |host: &str| {
+        format!("{WITHOUT_PROXY}; curl -sS -m 10 --cacert '{}' https://{host}/x", ca_file.display())
+    };
+    let inside = run_inside(&env, &flags, &fetch("api.anthropic.com"));
+    assert!(inside.success(), "{inside:#?}");
+    assert_eq!(proxy.asked(), ["api.anthropic.com:443"]);
+    for host in ["other.example.com", "direct.example.com"] {
+        let refused = run_inside(&env, &flags, &fetch(host));
+        assert!(!refused.success(), "{host}: {refused:#?}");
+    }
+    assert_eq!(proxy.asked().len(), 1, "what is denied or excepted does not reach the proxy");
+
+    let search = format!(
+        "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null; grep -rs {} /run/ai-jail /etc",
+        &login[..10]
+    );
+    let inside = run_inside(&env, &flags, &search);
+    assert!(!inside.stdout.contains(&login), "the login is inside");
+    for dry in [&["--dry-run"][..], &["--dry-run", "--json"]] {
+        let shown = env.jail([dry, &["--", "true"]].concat());
+        assert!(shown.ok().contains(&format!("127.0.0.1:{}", proxy.port)), "{shown:#?}");
+        assert!(!shown.stdout.contains(&login) && !shown.stderr.contains(&login), "the login is shown");
+    }
+    let log = env.outside("cat .local/state/ai-jail/log/* ~/.local/state/ai-jail/log/* 2>/dev/null");
+    assert!(!log.stdout.contains(&login), "the login is logged");
+
+    env.config("[network]\nupstream_proxy = \"none\"\n");
+    let direct = run_inside(&env, &flags, &fetch("api.anthropic.com"));
+    assert!(!direct.success(), "no such name exists outside: {direct:#?}");
+    assert_eq!(proxy.asked().len(), 1);
 }
 
 #[test]
