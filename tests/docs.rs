@@ -2,6 +2,9 @@
 //! tree. `UPDATE_DOCS=1 cargo test --test docs` writes it anew.
 #![allow(clippy::unwrap_used)]
 
+#[path = "docs/coverage.rs"]
+mod coverage;
+
 use std::fs;
 use std::path::Path;
 

@@ -2,7 +2,6 @@
 //! jail. Where the tool is no part of every machine, what it would read is looked for.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use super::common::{DEADLINE, TestEnv, eventually, output_of};
@@ -14,12 +13,21 @@ struct Name {
     name: String,
 }
 
+macro_rules! presets {
+    ($($name:literal)+) => {
+        &[$(include_str!(concat!("../../src/presets/agents/", $name, ".toml"))),+]
+    };
+}
+
+/// Compiled in: whoever runs the tests need not be able to read the sources.
+const PRESETS: &[&str] = presets! {
+    "aider" "amp" "claude" "codex" "copilot" "crush" "cursor-agent" "devin" "gemini" "goose" "grok" "kiro" "opencode" "qwen"
+};
+
 /// The protected names of every agent's preset.
 fn names_of_agents() -> Vec<Name> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/presets/agents");
     let mut names = Vec::new();
-    for entry in fs::read_dir(directory).expect("the presets").flatten() {
-        let text = fs::read_to_string(entry.path()).expect("a preset");
+    for text in PRESETS {
         let preset: toml::Table = text.parse().expect("a table");
         let agent = preset["name"].as_str().expect("a name").to_owned();
         for name in preset["protected"].as_array().expect("names") {

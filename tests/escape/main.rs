@@ -9,7 +9,6 @@
 mod common;
 
 mod channels;
-mod coverage;
 mod covers;
 mod grants;
 mod guard_recovery;
