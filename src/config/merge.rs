@@ -308,7 +308,9 @@ fn refuse_in_lockdown(typed: &Tables) -> Result<()> {
     match refused.into_iter().flatten().next() {
         None => Ok(()),
         Some(what) => Err(Error::new(Kind::Refused, format!("{what} does not go with the profile lockdown"))
-            .because("nothing widens that profile but hosts, variables and --state of the command line")
+            .because(
+                "nothing widens that profile but hosts, ports, variables and --state of the command line",
+            )
             .hint("leave it out, or use --profile strict")),
     }
 }

@@ -191,8 +191,13 @@ fn sweep_record(
     if let Some((first, rest)) = quarantine.held().split_first() {
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
         lines.push(format!(
-            "held back {first}{more}: other tools run it by themselves; `ai-jail quarantine list` shows it, `ai-jail quarantine restore {}` brings it back",
-            record.session
+            "held back {first}{more}: other tools run it by themselves; `ai-jail quarantine list` shows it, `ai-jail quarantine restore {}` brings it back{}",
+            record.session,
+            if record.trees.iter().any(|tree| tree.root.join(".git").exists()) {
+                " (where git tracks it, a commit made meanwhile may have deleted it)"
+            } else {
+                ""
+            }
         ));
     }
     Finished { lines, handed }

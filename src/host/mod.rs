@@ -29,7 +29,7 @@ pub mod sources;
 pub mod state;
 pub mod survey;
 pub mod system;
-mod things;
+pub(crate) mod things;
 pub mod toolchains;
 pub mod toolconf;
 pub mod trust;

@@ -389,7 +389,12 @@ pub fn publish(plan: &Plan) -> Result<Vec<PortDoor>> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port.value)).map_err(|error| {
             Error::new(Kind::Refused, format!("port {} cannot be published ({})", port.value, port.origin))
                 .because(format!("listening on 127.0.0.1:{} failed: {error}", port.value))
-                .hint("end what listens there, or choose another port in the jail")
+                .hint(match error.kind() {
+                    io::ErrorKind::PermissionDenied => {
+                        "ports below 1024 are root's: choose another port in the jail"
+                    }
+                    _ => "end what listens there, or choose another port in the jail",
+                })
         })?;
         Ok(PortDoor { port: port.value, listener })
     };

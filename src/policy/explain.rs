@@ -9,6 +9,7 @@ use crate::config::settings::Profile;
 use crate::egress::decide::{Decision, Reason, decide};
 use crate::egress::reach::has_listener;
 use crate::host::system::MountKind;
+use crate::host::things;
 use crate::plan::operation::{Access, Veil};
 use crate::policy::authority::{Authority, Host};
 use crate::policy::files::{Source, inside};
@@ -176,7 +177,9 @@ fn explain_variable(policy: &Policy, name: &str) -> Answer {
         env::Verdict::Dropped(why) => why,
         env::Verdict::Inherited(_) => "the launcher's environment does not have it".to_owned(),
     };
-    answer("unset", why, Some(format!("--env {name}")))
+    // The value alone names a socket that is not there.
+    let hint = things::table::grant_of(name).map(|grant| format!("--grant {grant}"));
+    answer("unset", why, Some(hint.unwrap_or_else(|| format!("--env {name}"))))
 }
 
 fn explain_host(policy: &Policy, own: &[IpAddr], question: &str) -> Answer {
@@ -194,6 +197,13 @@ fn explain_host(policy: &Policy, own: &[IpAddr], question: &str) -> Answer {
         NetworkRule::Filtered(net) => net,
     };
     explain_target(net, own, question)
+}
+
+fn is_loopback(host: &Host) -> bool {
+    match host {
+        Host::Ip(ip) => ip.is_loopback(),
+        Host::Name(name) => name.is_localhost(),
+    }
 }
 
 fn explain_target(net: &NetPolicy, own: &[IpAddr], question: &str) -> Answer {
@@ -226,6 +236,21 @@ fn explain_target(net: &NetPolicy, own: &[IpAddr], question: &str) -> Answer {
                 Reason::Rule { rule, origin } => {
                     (format!("the rule {rule} ({origin})"), Some("remove that rule".to_owned()))
                 }
+                // A rule would be about the jail's own.
+                _ if is_loopback(&target.host) => {
+                    let because = "the jail's loopback is its own".to_owned();
+                    let port = target.port;
+                    // Those of our doors are taken there.
+                    let hint = match port {
+                        53 | 80 | 443 | 3128 => {
+                            format!(
+                                "--allow-host dev.internal:{port} --resolve dev.internal=127.0.0.1 for a server of this machine"
+                            )
+                        }
+                        _ => format!("--forward {port} for a server of this machine"),
+                    };
+                    (because, Some(hint))
+                }
                 _ => (denial.why(), denial.option()),
             };
             answer("denied", because, hint)
@@ -249,6 +274,12 @@ mod tests {
         for (question, verdict, because, hint) in [
             ("a.test", "allowed", "a.test (--allow-host)".to_owned(), None),
             ("git.test:22", "allowed", "git.test:22 (--allow-host)".to_owned(), None),
+            (
+                "127.0.0.1:5432",
+                "denied",
+                "the jail's loopback is its own".to_owned(),
+                Some("--forward 5432 for a server of this machine"),
+            ),
             ("any.test:443", "allowed", "any.test:* (--allow-host)".to_owned(), None),
             (
                 "any.test:22",
@@ -264,7 +295,14 @@ mod tests {
             ),
             ("b.test", "denied", "no rule matches".to_owned(), Some("--allow-host b.test")),
             ("a.test:22", "denied", "no rule matches".to_owned(), Some("--allow-host a.test:22")),
-            ("127.0.0.1", "denied", "no rule matches".to_owned(), Some("--allow-host 127.0.0.1")),
+            (
+                "127.0.0.1",
+                "denied",
+                "the jail's loopback is its own".to_owned(),
+                Some(
+                    "--allow-host dev.internal:443 --resolve dev.internal=127.0.0.1 for a server of this machine",
+                ),
+            ),
             (
                 "evil.a.test",
                 "denied",

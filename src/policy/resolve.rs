@@ -225,7 +225,7 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
     }
     for rule in settings.allow.iter().filter(|rule| names_loopback(&rule.value)) {
         warnings.push(format!(
-            "{} is the jail's own loopback, which needs no rule; for a server of this machine give it a name: \
+            "{} is the jail's own loopback, which needs no rule; for a server of this machine: --forward PORT, or \
              --allow-host dev.internal:PORT --resolve dev.internal=127.0.0.1 ({})",
             rule.value, rule.origin
         ));

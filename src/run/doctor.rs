@@ -54,6 +54,7 @@ pub(super) fn machine(error: Error) -> Error {
 
 /// Checks the machine. Returns 0 when a jail can be built, 125 otherwise.
 pub fn doctor(arguments: &DoctorArgs) -> Result<u8> {
+    super::refuse_nesting()?;
     let host = Host::read()?;
     let kernel = Kernel::read(&host.root, &host.environment, crate::sys::landlock::abi());
     let bwrap = Bwrap::find(&host.environment.path_entries());

@@ -23,6 +23,7 @@ const ANY_COMMAND: &str = "sh";
 
 /// Answers, or shows the whole policy. Returns the exit status: 0, also for what is denied.
 pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
+    super::refuse_nesting()?;
     let any = [OsString::from(ANY_COMMAND)];
     let command = if arguments.command.is_empty() { &any[..] } else { &arguments.command };
     let request =

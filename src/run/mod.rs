@@ -56,7 +56,7 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
 }
 
 /// A jail inside a jail would promise what it cannot keep.
-fn refuse_nesting() -> Result<()> {
+pub(super) fn refuse_nesting() -> Result<()> {
     if std::env::var_os("AI_JAIL").is_some() && std::path::Path::new("/run/ai-jail/about").exists() {
         return Err(Error::new(Kind::Refused, "this is the inside of an ai-jail already")
             .because("a jail cannot be built in a jail")

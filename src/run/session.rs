@@ -333,11 +333,20 @@ fn start_line(policy: &Policy) -> String {
     let network = match &policy.network {
         NetworkRule::Off => "off".to_owned(),
         NetworkRule::DangerOpen => "OPEN".to_owned(),
-        NetworkRule::Filtered(net) => match net.allow.len() {
-            0 => "no host allowed".to_owned(),
-            1 => "1 host".to_owned(),
-            count => format!("{count} hosts"),
-        },
+        NetworkRule::Filtered(net) => {
+            let mut text = match net.allow.len() {
+                0 => "no host allowed".to_owned(),
+                1 => "1 host".to_owned(),
+                count => format!("{count} hosts"),
+            };
+            for (what, ports) in [("forwarded", &net.forward), ("published", &net.publish)] {
+                if !ports.is_empty() {
+                    let ports: Vec<_> = ports.iter().map(|port| port.value.to_string()).collect();
+                    text.push_str(&format!(", port {} {what}", ports.join(", ")));
+                }
+            }
+            text
+        }
     };
     let landlock = policy.landlock_abi.map_or("no Landlock".to_owned(), |abi| format!("Landlock ABI {abi}"));
     let held = match policy.protected.iter().filter(|held| held.access == Access::ReadOnly).count() {

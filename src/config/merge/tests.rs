@@ -446,7 +446,7 @@ fn lockdown_takes_hosts_variables_and_state_of_the_command_line_only() {
         assert_eq!(
             error.to_string(),
             format!(
-                "{what} does not go with the profile lockdown; nothing widens that profile but hosts, variables and \
+                "{what} does not go with the profile lockdown; nothing widens that profile but hosts, ports, variables and \
                  --state of the command line; leave it out, or use --profile strict"
             )
         );

@@ -2,7 +2,7 @@
 
 mod devices;
 mod forms;
-mod table;
+pub(crate) mod table;
 mod xauthority;
 
 use std::ffi::OsString;

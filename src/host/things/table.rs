@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use crate::config::settings::Thing;
+use crate::config::words::Word as _;
 use crate::presets::preset;
 
 /// The whole table.
@@ -135,10 +136,23 @@ impl Table {
     }
 }
 
+/// The grant that tells programs by the variable `name`, or finds its thing by it.
+pub fn grant_of(name: &str) -> Option<&'static str> {
+    let row = TABLE.grant.iter().find(|row| {
+        row.sockets.iter().any(|socket| {
+            socket.variable.as_deref() == Some(name)
+                || socket
+                    .from
+                    .iter()
+                    .any(|place| matches!(place, Place::Variable { variable, .. } if variable == name))
+        })
+    })?;
+    Some(row.name.word())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::words::Word as _;
 
     #[test]
     fn every_thing_has_one_row_that_says_what_it_opens_and_opens_something() {

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::settings::{Protect, Settings, StateMode};
+use crate::config::settings::{Profile, Protect, Settings, StateMode};
 use crate::plan::operation::{Access, Veil};
 use crate::policy::files::inside;
 use crate::policy::origin::Sourced;
@@ -156,7 +156,13 @@ fn about(
     );
     let project = facts.project.display();
     text.push_str(&format!("profile: {}\nproject: {project}\n", word(&settings.profile.value)));
-    text.push_str("files: the project, the system's programs, a private home and /tmp; more by --ro PATH or --rw PATH\n");
+    let lockdown = settings.profile.value == Profile::Lockdown;
+    let written = match settings.profile.value {
+        Profile::Lockdown | Profile::ReadOnly => "the project (read-only)",
+        _ => "the project",
+    };
+    let more = if lockdown { "" } else { "; more by --ro PATH or --rw PATH" };
+    text.push_str(&format!("files: {written}, the system's programs, a private home and /tmp{more}\n"));
     for grant in &facts.grants {
         let how = match grant.access {
             Access::ReadOnly => "readable",
@@ -167,10 +173,11 @@ fn about(
     for opened in &facts.things.opened {
         text.push_str(&format!("granted of this machine: {} - {}\n", opened.name, opened.opens));
     }
-    text.push_str(
-        "sockets and devices of this machine: none but those; more by --grant NAME or --socket PATH\n\
+    let more = if lockdown { "" } else { "; more by --grant NAME or --socket PATH" };
+    text.push_str(&format!(
+        "sockets and devices of this machine: none but those{more}\n\
          sockets of programs outside that lie in the project are covered; those that you make here work\n",
-    );
+    ));
     if let Some(agent) = &facts.agent {
         text.push_str(&format!("state of {}: {}\n", agent.title, state(settings, facts)));
     }
@@ -200,12 +207,16 @@ fn about(
         }
     }
     if settings.protect.value != Protect::DangerOff {
-        text.push_str("new files of that kind (git hooks, .envrc, .vscode, shell start-up files, settings and hooks of agents, ...) are moved away\nas soon as they are made; the user can bring them back with `ai-jail quarantine restore`\n");
+        text.push_str("new files of that kind (git hooks, .envrc, .vscode, shell start-up files, settings and hooks of agents, ...) are moved away\nas soon as they are made, directories before anything can be put in them; the user can bring them back with `ai-jail quarantine restore`\n");
     }
     if !facts.installs.is_empty() {
         text.push_str(&format!(
             "installs: npm install -g, cargo install, go install and uv tool install go to ~/{INSTALLED} (in PATH); for Python packages make a virtual environment\n"
         ));
+    }
+    if matches!(settings.profile.value, Profile::Lockdown | Profile::ReadOnly) {
+        text.push_str("git: what reads works; the project, and so its repository, cannot be written\n");
+        return text;
     }
     text.push_str("git: commits work; what writes .git/config (remote add, config, submodule init, branch tracking) is for the user to run outside;\n     a worktree has to be added below the project: anywhere else it would be in this private home only\n");
     text
