@@ -141,6 +141,13 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     if let Some(keeper) = keeper {
         keeper.dismiss();
     }
+    let sigint_ignored = plan.inner.ignored.contains(&libc::SIGINT);
+    if report.interrupted && status == 128 + libc::SIGINT && !sigint_ignored {
+        // The terminal was raw, so that nobody but the command was interrupted: a script or a loop around us goes on
+        // unless it gets the signal too, and sees that we died of it.
+        crate::sys::process::reset_signal_dispositions(&[]);
+        let _ = rustix::process::kill_current_process_group(rustix::process::Signal::INT);
+    }
     Ok(u8::try_from(status).unwrap_or(u8::MAX))
 }
 

@@ -58,7 +58,7 @@ fn set_handler(signal: i32, handler: u64) {
     let new = [handler, 0, 0, 0_u64];
     let old = std::ptr::null_mut::<u64>();
     // SAFETY: the kernel reads `new`, which is as large as it expects, and writes nothing. No handler of ours is replaced
-    // that something could rely on: this is called before any is installed, or last before exec. SIGKILL and SIGSTOP are
+    // that something could rely on: this is called before any is installed, or last before exec or our death. SIGKILL and SIGSTOP are
     // refused, which changes nothing.
     unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, new.as_ptr(), old, size_of::<u64>()) };
 }

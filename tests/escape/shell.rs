@@ -267,6 +267,37 @@ fn interrupt_and_stop_reach_the_whole_pipeline() {
 }
 
 #[test]
+fn an_interrupt_ends_the_loop_or_script_around_the_launcher_too() {
+    let env = TestEnv::new();
+    let (mut shell, found) = shell(&env);
+    for launcher in ["", "ai-jail -q "] {
+        for around in ["LOOP", "bash -c 'LOOP'", "sh -c 'LOOP'"] {
+            let body =
+                format!("for i in 1 2; do echo round-$i-up; {launcher}sleep 30; done; echo all-do''ne");
+            shell.send(format!("clear; {}\r", around.replace("LOOP", &body)));
+            shell.wait_for("round-1-up\r\n");
+            std::thread::sleep(Duration::from_millis(700));
+            shell.send("\x03");
+            usable(&mut shell, &found, &format!("{launcher}{around}"));
+            let raw = String::from_utf8_lossy(&shell.raw()).into_owned();
+            let last = raw.rsplit("round-1-up\r\n").next().unwrap_or_default();
+            assert!(
+                !last.contains("round-2-up") && !last.contains("all-done"),
+                "{launcher}{around}: {last:?}"
+            );
+        }
+    }
+    // A command that handles the key itself and goes on to end with that status interrupts nobody.
+    shell.send("clear; for i in 1 2; do echo turn-$i-up; ai-jail -q sh -c 'stty -isig; head -c 1 >/dev/null; exit 130'; done\r");
+    for turn in ["turn-1-up\r\n", "turn-2-up\r\n"] {
+        shell.wait_for(turn);
+        std::thread::sleep(Duration::from_millis(700));
+        shell.send("\x03\r");
+    }
+    usable(&mut shell, &found, "handled");
+}
+
+#[test]
 fn two_terminals_stay_two() {
     let env = TestEnv::new();
     let other = Terminal::outside(&env, ["sh", "-c", "tty; sleep 60"]);

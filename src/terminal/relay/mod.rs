@@ -71,11 +71,13 @@ pub struct Report {
     pub drops: Drops,
     /// What was copied to the clipboard.
     pub copies: Copies,
+    /// Whether the last that the user typed was the key that interrupts the command, on a terminal that is the command's alone.
+    pub interrupted: bool,
 }
 
 impl Report {
     fn of(filter: &Filter) -> Self {
-        Self { drops: filter.drops().clone(), copies: filter.copies().clone() }
+        Self { drops: filter.drops().clone(), copies: filter.copies().clone(), interrupted: false }
     }
 
     fn add_all(&mut self, other: &Self) {

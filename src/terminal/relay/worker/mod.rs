@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{self, Errno};
 use rustix::process::Signal;
-use rustix::termios::{SpecialCodeIndex, tcgetattr};
+use rustix::termios::{LocalModes, SpecialCodeIndex, tcgetattr};
 
 use super::Report;
 use super::buffer::Buffer;
@@ -62,6 +62,8 @@ pub(super) struct Worker {
     /// There when the terminal is not ours alone.
     shared: Option<Shared>,
     stop_launcher: fn() -> Stop,
+    /// Whether the last that was typed is the key that interrupts the command.
+    interrupted: bool,
     links: Links,
 }
 
@@ -109,7 +111,18 @@ impl Worker {
             restored: false,
         };
         let shared = (sharing == Sharing::Shared).then(Shared::new);
-        Self { screen, master, slave: Some(slave), control, hung_up, filter, shared, stop_launcher, links }
+        Self {
+            screen,
+            master,
+            slave: Some(slave),
+            control,
+            hung_up,
+            filter,
+            shared,
+            stop_launcher,
+            interrupted: false,
+            links,
+        }
     }
 
     /// Takes the terminal if we are in its foreground. Fails with the errno of the terminal.
@@ -167,7 +180,7 @@ impl Worker {
         }
         self.drain();
         self.restore();
-        Report::of(&self.filter)
+        Report { interrupted: self.interrupted, ..Report::of(&self.filter) }
     }
 
     fn wait(&mut self) {
@@ -254,8 +267,14 @@ impl Worker {
             shared.activity();
         }
         // The slave's settings are read through the master, and may have changed since the last input.
-        let suspend =
-            tcgetattr(&self.master).map_or(0, |termios| termios.special_codes[SpecialCodeIndex::VSUSP]);
+        let termios = tcgetattr(&self.master);
+        let suspend = termios.as_ref().map_or(0, |termios| termios.special_codes[SpecialCodeIndex::VSUSP]);
+        // On a shared terminal the key makes the signal outside, for everybody.
+        self.interrupted = self.shared.is_none()
+            && termios.is_ok_and(|termios| {
+                let key = termios.special_codes[SpecialCodeIndex::VINTR];
+                termios.local_modes.contains(LocalModes::ISIG) && key != 0 && input.last() == Some(&key)
+            });
         let now = Instant::now();
         self.links.watch.activity(now);
         let (watch, queries) = (&mut self.links.watch, self.filter.queries());
