@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -28,6 +28,11 @@ const MAX_MOVES: u32 = 200;
 const MAX_NAMES: usize = 10_000;
 /// Questions to the warden that are not answered yet.
 const MAX_ASKED: usize = 16;
+/// A directory is left alone for so long after it appeared: `git checkout`, `git worktree add` and `tar` make it and then the
+/// files in it, and would fail when it were gone in between. Nothing outside runs what is in it as soon as it is there.
+const GRACE: Duration = Duration::from_millis(300);
+/// Directories that wait; what is beyond is moved at once.
+const MAX_POSTPONED: usize = 1000;
 /// What is looked at in one turn; the loop goes on in between.
 const AT_ONCE: usize = 64;
 
@@ -40,6 +45,9 @@ pub struct Live {
     say: Box<dyn Fn(&str)>,
     touched: VecDeque<(Spot, Why)>,
     moves: HashMap<PathBuf, u32>,
+    grace: Duration,
+    /// Directories in protected places, and until when each is left alone; the first is due first.
+    postponed: VecDeque<(Instant, Spot)>,
     waiting: VecDeque<Wanted>,
     is_waiting: HashSet<Wanted>,
     /// What every question was about, oldest first: answers come in this order.
@@ -86,7 +94,7 @@ impl Live {
     ) -> std::io::Result<Self> {
         let ground = Arc::new(ground);
         let watch = Watch::new(Arc::clone(&ground))?;
-        Ok(Self { channels, ..Self::with(ground, watch, quarantine, say) })
+        Ok(Self { channels, grace: GRACE, ..Self::with(ground, watch, quarantine, say) })
     }
 
     fn with(ground: Arc<Ground>, mut watch: Watch, quarantine: Quarantine, say: Box<dyn Fn(&str)>) -> Self {
@@ -103,6 +111,8 @@ impl Live {
             say,
             touched: VecDeque::new(),
             moves: HashMap::new(),
+            grace: Duration::ZERO,
+            postponed: VecDeque::new(),
             waiting: VecDeque::new(),
             is_waiting: HashSet::new(),
             asked: VecDeque::new(),
@@ -129,12 +139,17 @@ impl Live {
 
     /// Whether there is work that nothing else will announce.
     pub fn is_busy(&self) -> bool {
-        self.watch.is_busy() || !self.touched.is_empty() || self.can_ask() || self.channels.is_busy()
+        self.watch.is_busy()
+            || !self.touched.is_empty()
+            || self.can_ask()
+            || self.channels.is_busy()
+            || self.postponed.front().is_some_and(|(due, _)| *due <= Instant::now())
     }
 
     /// When there will be work although nothing happens.
     pub fn due(&self) -> Option<Instant> {
-        self.channels.due()
+        let postponed = self.postponed.front().map(|(due, _)| *due);
+        [self.channels.due(), postponed].into_iter().flatten().min()
     }
 
     /// What the warden is to be asked about sockets and FIFOs; to be called after [`Live::turn`].
@@ -175,6 +190,16 @@ impl Live {
             }
             if why == Why::Named && !ground.is_known(&path) && !ground.is_moved(&path) {
                 self.appeared(&spot, &path);
+            }
+        }
+        for _ in 0..AT_ONCE {
+            if self.postponed.front().is_none_or(|(due, _)| *due > Instant::now()) {
+                break;
+            }
+            let Some((_, spot)) = self.postponed.pop_front() else { break };
+            let path = self.ground.path(&spot);
+            if !ground.is_known(&path) && !ground.is_moved(&path) {
+                self.judge_and_move(&spot, &path);
             }
         }
         if self.lost && self.watch.arm_rest() {
@@ -325,6 +350,20 @@ impl Live {
         if named(".git") && metadata.is_dir() {
             return;
         }
+        // What lies in a git directory is run by the next git command.
+        let in_git = spot.below.components().any(|part| part.as_os_str() == ".git");
+        if metadata.is_dir() && !in_git && !self.grace.is_zero() && self.postponed.len() < MAX_POSTPONED {
+            if !self.postponed.iter().any(|(_, known)| known == spot) {
+                self.postponed.push_back((Instant::now() + self.grace, spot.clone()));
+            }
+            return;
+        }
+        self.judge_and_move(spot, path);
+    }
+
+    fn judge_and_move(&mut self, spot: &Spot, path: &Path) {
+        let Ok(metadata) = path.symlink_metadata() else { return };
+        let named = |name: &str| spot.below.file_name().is_some_and(|own| own == name);
         let root = &self.ground.trees()[spot.tree].root;
         let in_new_repository = self.ground.in_new_repository(spot);
         let verdict = judge(root, &spot.below, in_new_repository);

@@ -22,6 +22,30 @@ fn end(env: &TestEnv, running: Running) -> Output {
 }
 
 #[test]
+fn what_makes_a_directory_and_fills_it_does_not_fail_and_leaves_nothing() {
+    let env = TestEnv::new();
+    let git = Git::new(&env);
+    let _ = git.init();
+    env.file(".vscode/settings.json", "{}");
+    env.file(".husky/pre-commit", "true");
+    env.file("zz", "last");
+    env.outside("git add -A && git -c user.name=t -c user.email=t@e commit -qm all").ok();
+    let script = "set -e; git worktree add -q wt HEAD; git clone -q . cl; mkdir t; git archive HEAD | tar x -C t; \
+                  mkdir -p n/.vscode; echo x > n/.vscode/extensions.json; echo all-done; sleep 1.5; \
+                  find wt cl t n -name settings.json -o -name pre-commit -path '*husky*' -o -name extensions.json";
+    let inside = env.inside(script);
+    assert_eq!(inside.ok(), "all-done\n", "{inside:#?}");
+    for made in ["wt/zz", "cl/zz", "t/zz"] {
+        assert!(env.project().join(made).exists(), "{made}");
+    }
+    let held = env.launcher(["quarantine", "list"]).output().expect("list");
+    let held = String::from_utf8_lossy(&held.stdout).into_owned();
+    for place in ["/wt/.vscode", "/cl/.husky", "/t/.vscode", "/n/.vscode"] {
+        assert!(held.contains(place), "{place}: {held}");
+    }
+}
+
+#[test]
 fn what_appears_in_a_protected_place_is_gone_while_the_jail_runs() {
     let git = "mkdir -p evil && cp -r .git evil/g";
     let cases = [

@@ -207,7 +207,7 @@ fn about(
         }
     }
     if settings.protect.value != Protect::DangerOff {
-        text.push_str("new files of that kind (git hooks, .envrc, .vscode, shell start-up files, settings and hooks of agents, ...) are moved away\nas soon as they are made, directories before anything can be put in them; the user can bring them back with `ai-jail quarantine restore`\n");
+        text.push_str("new files of that kind (git hooks, .envrc, .vscode, shell start-up files, settings and hooks of agents, ...) are moved away\nas soon as they are made (directories after 0.3 s); the user can bring them back with `ai-jail quarantine restore`\n");
     }
     if !facts.installs.is_empty() {
         text.push_str(&format!(
