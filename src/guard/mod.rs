@@ -135,7 +135,9 @@ impl Guard {
         }
         let launches: Vec<Option<Launch>> = self.launches.into_iter().map(Some).collect();
         let swept = sweep_record(&self.places, &self.record, &launches, &mut quarantine);
-        lines.extend(swept.lines);
+        // Few lines are shown: what the user must see first, then where the user's things went.
+        let at = lines.len().min(1);
+        lines.splice(at..at, swept.lines);
         self.record.remove();
         Finished { lines, handed: swept.handed }
     }
@@ -190,7 +192,7 @@ fn sweep_record(
     }
     if let Some((first, rest)) = quarantine.held().split_first() {
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        lines.push(format!(
+        let held = format!(
             "held back {first}{more}: other tools run it by themselves; `ai-jail quarantine list` shows it, `ai-jail quarantine restore {}` brings it back{}",
             record.session,
             if record.trees.iter().any(|tree| tree.root.join(".git").exists()) {
@@ -198,7 +200,8 @@ fn sweep_record(
             } else {
                 ""
             }
-        ));
+        );
+        lines.insert(0, held);
     }
     Finished { lines, handed }
 }

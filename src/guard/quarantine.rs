@@ -1,5 +1,6 @@
 //! The quarantine: what was held back, where it was, and the way back. Nothing is deleted and nothing is overwritten.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
@@ -35,6 +36,7 @@ pub struct Quarantine {
     /// The number of the last thing; `None` until it was read from the list.
     last: Option<usize>,
     held: Vec<String>,
+    known: HashSet<String>,
     left: Vec<Left>,
     /// Bytes that may still be copied from other file systems.
     copies: u64,
@@ -77,7 +79,14 @@ impl Item {
 impl Quarantine {
     /// The quarantine of `session` below `dir`.
     pub fn new(dir: &Path, session: &str) -> Self {
-        Self { dir: dir.join(session), last: None, held: Vec::new(), left: Vec::new(), copies: MAX_COPIED }
+        Self {
+            dir: dir.join(session),
+            last: None,
+            held: Vec::new(),
+            known: HashSet::new(),
+            left: Vec::new(),
+            copies: MAX_COPIED,
+        }
     }
 
     /// What was held back, as escaped paths.
@@ -96,7 +105,7 @@ impl Quarantine {
         let path = escape(&root.join(below)).to_string();
         match self.take(root, below) {
             Ok(()) => {
-                self.held.push(path);
+                self.add(path);
                 true
             }
             Err(why) => {
@@ -122,10 +131,15 @@ impl Quarantine {
     pub fn take_now(&mut self, root: &Path, below: &Path) -> std::io::Result<()> {
         self.take(root, below)?;
         let path = escape(&root.join(below)).to_string();
-        if !self.held.contains(&path) {
+        self.add(path);
+        Ok(())
+    }
+
+    /// Each path is said once, however often it was made anew.
+    fn add(&mut self, path: String) {
+        if self.known.insert(path.clone()) {
             self.held.push(path);
         }
-        Ok(())
     }
 
     /// Writes a file where something was held back, unless something is there again.

@@ -31,18 +31,41 @@ pub fn quarantine(arguments: &QuarantineArgs) -> Result<u8> {
             for item in &chosen {
                 refuse_while_running(&places, item)?;
             }
-            for item in chosen {
-                restore(&dir, &item)?;
-                report::output(format!("{} is back\n", escape(&item.root.join(&item.below))).as_bytes())?;
-            }
-            Ok(0)
+            each(chosen, |item| {
+                restore(&dir, item)?;
+                report::output(format!("{} is back\n", escape(&item.root.join(&item.below))).as_bytes())
+            })
         }
-        QuarantineAction::Drop { ids } => {
-            for item in named(&list(&dir), ids)? {
-                discard(&dir, &item)?;
-                report::output(format!("{} is removed\n", item.id()).as_bytes())?;
+        QuarantineAction::Drop { ids } => each(named(&list(&dir), ids)?, |item| {
+            discard(&dir, item)?;
+            report::output(format!("{} is removed\n", line(item).trim_end()).as_bytes())
+        }),
+    }
+}
+
+/// Does it for every item, also when one fails: then that is said, with how many, and the status is that of an error.
+fn each(items: Vec<Item>, mut act: impl FnMut(&Item) -> Result<u8>) -> Result<u8> {
+    let mut failed: Option<Error> = None;
+    let (mut done, mut left) = (0, 0);
+    for item in &items {
+        match act(item) {
+            Ok(_) => done += 1,
+            Err(error) => {
+                left += 1;
+                if let Some(before) = failed.replace(error) {
+                    Reporter::new(Verbosity::Normal).error(&before);
+                }
             }
-            Ok(0)
+        }
+    }
+    match failed {
+        None => Ok(0),
+        Some(error) if items.len() == 1 => Err(error),
+        Some(error) => {
+            Reporter::new(Verbosity::Normal).error(&error);
+            Err(Error::new(Kind::Refused, format!("{left} of {} could not be done", items.len()))
+                .because(format!("{done} were done, what failed is said above"))
+                .hint("`ai-jail quarantine list` shows what is left"))
         }
     }
 }

@@ -29,6 +29,8 @@ use super::doctor::cause;
 use super::prepare::Prepared;
 use super::{handover, secrets};
 
+/// Lines of the guard that are shown although the user wants no summary.
+const WITHOUT_SUMMARY: usize = 3;
 /// The logs' directory below ai-jail's state.
 const LOG: &str = "log";
 /// One session of so many, on average, removes old logs: that reads the whole directory.
@@ -100,13 +102,12 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     let attended = supervisor.attend(&keeper, plan, held, terminal, observer, live.as_mut());
     // The warden says the end when nothing of the jail is left; after an error it is waited for.
     let keeper = if attended.is_ok() { Some(keeper) } else { None };
-    for line in masked.finish(prepared) {
-        record.add(&note(event::NoteKind::Guard, &line));
-    }
+    let masked = masked.finish(prepared);
     let finished = guard.map(|guard| guard.finish(live)).unwrap_or_default();
-    for line in &finished.lines {
+    for line in finished.lines.iter().chain(&masked) {
         record.add(&note(event::NoteKind::Guard, line));
     }
+    let moved: Vec<String> = finished.lines.iter().take(WITHOUT_SUMMARY).cloned().collect();
     handover::report(prepared, finished.handed, &record, reporter);
     let (end, report) = match attended {
         Ok(attended) => attended,
@@ -135,8 +136,10 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     if end == End::TimedOut {
         summary.insert(0, "the time limit was reached and the jail was ended (exit status 124)".to_owned());
     }
-    if policy.settings.summary.value && !summary.is_empty() {
-        reporter.summary(&summary);
+    // What was moved away is the user's to know, also without a summary.
+    let shown = if policy.settings.summary.value { summary } else { moved };
+    if !shown.is_empty() {
+        reporter.summary(&shown);
     }
     if let Some(keeper) = keeper {
         keeper.dismiss();
