@@ -128,7 +128,8 @@ const DECEIVING: &[(char, char, &str)] = &[
     ('\u{e0000}', '\u{e0fff}', "tags and selectors: carry hidden text"),
 ];
 
-fn deceives(c: char) -> bool {
+/// Whether a character is invisible, reorders text or acts on a terminal; C0 controls and DEL aside.
+pub fn deceives(c: char) -> bool {
     DECEIVING.iter().any(|(first, last, _)| (*first..=*last).contains(&c))
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::attributes::Attributes;
+use super::keyboard::Keyboard;
+use super::saved::{Pen, SaveKind, Saved, WRAP};
 use super::table::{Initially, MODES, find_mode};
 
 /// Keyboard modes and pushed titles that are remembered; terminals hold no more of them either.
@@ -11,13 +12,15 @@ const STACK: usize = 16;
 const ALTERNATE: [u16; 3] = [47, 1047, 1049];
 
 /// Everything that outlives the command unless it is switched off.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Modes {
     /// One bit for each row of [`MODES`] that is not as it was initially.
     changed: u32,
-    attributes: Attributes,
-    sets: [u8; 4],
-    shifted: bool,
+    /// Attributes and character sets.
+    pen: Pen,
+    /// What a restored cursor may have brought back: bits of what [`Pen::changes`] gives, and [`WRAP`].
+    unsure: u8,
+    saved: Saved,
     keypad: bool,
     margins: Option<(u16, u16)>,
     cursor_shape: u16,
@@ -31,63 +34,36 @@ pub struct Modes {
     progress: Option<(u16, u16)>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Keyboard {
-    base: u16,
-    stack: Vec<u16>,
-}
-
-impl Default for Modes {
-    fn default() -> Self {
-        Self {
-            changed: 0,
-            attributes: Attributes::default(),
-            sets: *b"BBBB",
-            shifted: false,
-            keypad: false,
-            margins: None,
-            cursor_shape: 0,
-            modify_other_keys: None,
-            keyboard: [Keyboard::default(), Keyboard::default()],
-            pushed_titles: Vec::new(),
-            palette: BTreeMap::new(),
-            dynamic: BTreeMap::new(),
-            link: None,
-            progress: None,
-        }
-    }
-}
-
 impl Modes {
     /// Whether anything is to be switched off.
     pub fn any(&self) -> bool {
-        *self != Self::default()
+        // A saved cursor does nothing by itself.
+        *self != Self { saved: self.saved, ..Self::default() }
     }
 
     /// The bytes that switch off what is on, and nothing else.
     pub fn off(&self) -> Vec<u8> {
         let mut out = Vec::new();
+        self.reset(&mut out);
+        for kind in self.pushed_titles.iter().rev() {
+            out.extend_from_slice(format!("\x1b[23;{kind}t").as_bytes());
+        }
+        out
+    }
+
+    /// All of [`Self::off`] that a full reset brings back: not the titles.
+    fn reset(&self, out: &mut Vec<u8>) {
         if self.link.is_some() {
             out.extend_from_slice(b"\x1b]8;;\x1b\\");
-        }
-        if self.attributes != Attributes::default() {
-            out.extend_from_slice(b"\x1b[m");
-        }
-        if self.shifted {
-            out.push(0x0f);
-        }
-        for slot in self.designated() {
-            out.extend_from_slice(&[0x1b, b'(' + slot, b'B']);
         }
         if self.progress.is_some() {
             out.extend_from_slice(b"\x1b]9;4;0\x1b\\");
         }
-        self.colours_off(&mut out);
-        self.screens_off(&mut out);
-        if self.margins.is_some() {
-            // Setting the region moves the cursor, which the shell's prompt would show.
-            out.extend_from_slice(b"\x1b7\x1b[r\x1b8");
-        }
+        self.colours_off(out);
+        // Leaving the alternate screen restores a cursor, and with it what is reset below.
+        self.screens_off(out);
+        self.modes_off(out, |_| true);
+        self.pen_off(self.unsure_after_screens(), out);
         if self.cursor_shape != 0 {
             out.extend_from_slice(b"\x1b[0 q");
         }
@@ -97,10 +73,18 @@ impl Modes {
         if self.modify_other_keys.is_some() {
             out.extend_from_slice(b"\x1b[>4m");
         }
-        for kind in self.pushed_titles.iter().rev() {
-            out.extend_from_slice(format!("\x1b[23;{kind}t").as_bytes());
+    }
+
+    /// Attributes, character sets, wrapping and the scroll region, with what is `unsure`.
+    fn pen_off(&self, unsure: u8, out: &mut Vec<u8>) {
+        Pen::off(self.pen.changes() | unsure, out);
+        if unsure & WRAP != 0 {
+            out.extend_from_slice(b"\x1b[?7h");
         }
-        out
+        if self.margins.is_some() {
+            // Setting the region moves the cursor, which the shell's prompt would show.
+            out.extend_from_slice(b"\x1b7\x1b[r\x1b8");
+        }
     }
 
     /// The bytes that switch on again what [`Self::off`] switched off.
@@ -135,13 +119,7 @@ impl Modes {
         if let Some((state, percent)) = self.progress {
             out.extend_from_slice(format!("\x1b]9;4;{state};{percent}\x1b\\").as_bytes());
         }
-        for slot in self.designated() {
-            out.extend_from_slice(&[0x1b, b'(' + slot, self.sets[usize::from(slot)]]);
-        }
-        if self.shifted {
-            out.push(0x0e);
-        }
-        self.attributes.write(&mut out);
+        self.pen.on(&mut out);
         if let Some(link) = &self.link {
             out.extend_from_slice(b"\x1b]8;");
             out.extend_from_slice(link);
@@ -173,24 +151,43 @@ impl Modes {
 
     /// Keyboard modes are kept per screen, so each is popped while its screen shows.
     fn screens_off(&self, out: &mut Vec<u8>) {
-        let (modes, screens): (Vec<_>, Vec<_>) =
-            self.changed_rows().rev().partition(|row| !ALTERNATE.contains(&row.number));
-        for row in modes {
-            let action = if row.initially == Initially::On { 'h' } else { 'l' };
-            out.extend_from_slice(format!("\x1b[?{}{action}", row.number).as_bytes());
-        }
         let [main, alternate] = &self.keyboard;
-        if screens.is_empty() && *alternate != Keyboard::default() {
+        if self.in_alternate() {
+            alternate.off(out);
+        } else if *alternate != Keyboard::default() {
             out.extend_from_slice(b"\x1b[?47h");
             alternate.off(out);
             out.extend_from_slice(b"\x1b[?47l");
-        } else {
-            alternate.off(out);
         }
-        for row in screens {
+        for row in self.changed_rows().rev().filter(|row| ALTERNATE.contains(&row.number)) {
             out.extend_from_slice(format!("\x1b[?{}l", row.number).as_bytes());
         }
         main.off(out);
+    }
+
+    /// The changed modes whose number is `chosen`, beside the screens.
+    fn modes_off(&self, out: &mut Vec<u8>, chosen: impl Fn(u16) -> bool) {
+        let rows = self.changed_rows().rev();
+        for row in rows.filter(|row| !ALTERNATE.contains(&row.number) && chosen(row.number)) {
+            let action = if row.initially == Initially::On { 'h' } else { 'l' };
+            out.extend_from_slice(format!("\x1b[?{}{action}", row.number).as_bytes());
+        }
+    }
+
+    /// What is unsure once [`Self::screens_off`] has left the alternate screen.
+    fn unsure_after_screens(&self) -> u8 {
+        let certain = if self.in_alternate() {
+            self.saved.is_plain(SaveKind::Screen, 0)
+        } else {
+            self.keyboard[1] == Keyboard::default() || self.pen_changes() == 0
+        };
+        if certain { self.unsure } else { Pen::ALL | WRAP }
+    }
+
+    /// What of attributes, character sets and wrapping is not as it was, or may not be.
+    fn pen_changes(&self) -> u8 {
+        let wrap = if self.changed_rows().any(|row| row.number == 7) { WRAP } else { 0 };
+        self.pen.changes() | wrap | self.unsure
     }
 
     fn screens_on(&self, out: &mut Vec<u8>) {
@@ -219,11 +216,6 @@ impl Modes {
         MODES.iter().enumerate().filter(move |(bit, _)| changed & (1 << bit) != 0).map(|(_, row)| row)
     }
 
-    fn designated(&self) -> impl Iterator<Item = u8> {
-        let sets = self.sets;
-        (0..4).filter(move |slot| sets[usize::from(*slot)] != b'B')
-    }
-
     fn in_alternate(&self) -> bool {
         self.changed_rows().any(|row| ALTERNATE.contains(&row.number))
     }
@@ -239,6 +231,15 @@ impl Modes {
     /// `row` is an index into [`MODES`].
     pub(super) fn set_mode(&mut self, row: usize, on: bool) {
         let number = MODES[row].number;
+        match (number, on) {
+            (1048, true) => self.save_cursor(SaveKind::Mode),
+            (1048, false) => self.restore_cursor(SaveKind::Mode),
+            (7, _) => self.unsure &= !WRAP,
+            // Some terminals keep attributes for each screen, whatever the number says about the cursor.
+            (number, true) if ALTERNATE.contains(&number) => self.save_cursor(SaveKind::Screen),
+            (number, false) if ALTERNATE.contains(&number) => self.restore_cursor(SaveKind::Screen),
+            _ => {}
+        }
         if ALTERNATE.contains(&number) {
             for index in ALTERNATE.into_iter().filter_map(find_mode) {
                 self.changed &= !(1 << index);
@@ -252,16 +253,41 @@ impl Modes {
         }
     }
 
-    pub(super) fn attributes(&mut self) -> &mut Attributes {
-        &mut self.attributes
+    /// The parameters of an SGR sequence, as [`super::attributes::Attributes::apply`] takes them.
+    pub(super) fn set_attributes(&mut self, params: &[u16], colon: impl Fn(usize) -> bool) {
+        self.pen.attributes.apply(params, &colon);
+        // Only a reset makes all of them certain; that one was switched off does not.
+        if params.first().is_none_or(|first| *first == 0 && !colon(1)) {
+            self.unsure &= !Pen::ATTRIBUTES;
+        }
     }
 
     pub(super) fn designate(&mut self, slot: u8, set: u8) {
-        self.sets[usize::from(slot & 3)] = set;
+        self.pen.sets[usize::from(slot & 3)] = set;
+        self.unsure &= !Pen::slot(slot & 3);
     }
 
     pub(super) fn shift(&mut self, out: bool) {
-        self.shifted = out;
+        self.pen.shifted = out;
+        self.unsure &= !Pen::SHIFT;
+    }
+
+    pub(super) fn save_cursor(&mut self, kind: SaveKind) {
+        let screen = self.saved_on(kind);
+        self.saved.save(kind, screen, self.pen, self.pen_changes() == 0);
+    }
+
+    /// The cursor comes back with attributes, character sets and wrapping as they were saved; terminals differ in how many
+    /// places they have for that, and what they keep there.
+    pub(super) fn restore_cursor(&mut self, kind: SaveKind) {
+        let screen = self.saved_on(kind);
+        self.unsure |= if self.saved.is_plain(kind, screen) { self.pen_changes() } else { Pen::ALL | WRAP };
+        self.pen = self.saved.pen(kind, screen);
+    }
+
+    /// The screen whose cursor is saved.
+    fn saved_on(&self, kind: SaveKind) -> usize {
+        usize::from(kind != SaveKind::Screen && self.in_alternate())
     }
 
     pub(super) fn set_keypad(&mut self, application: bool) {
@@ -293,9 +319,17 @@ impl Modes {
         keyboard.stack.push(flags);
     }
 
-    pub(super) fn pop_keyboard(&mut self, count: u16) {
+    /// Takes back at most `count` levels, and none that the jail has not pushed. Returns how many.
+    pub(super) fn pop_keyboard(&mut self, count: u16) -> usize {
         let stack = &mut self.active_keyboard().stack;
-        stack.truncate(stack.len().saturating_sub(usize::from(count.max(1))));
+        let popped = stack.len().min(usize::from(count.max(1)));
+        stack.truncate(stack.len() - popped);
+        popped
+    }
+
+    /// Whether the keyboard's level is the user's own, which a change would overwrite.
+    pub(super) fn keyboard_is_foreign(&mut self) -> bool {
+        self.active_keyboard().stack.is_empty()
     }
 
     /// `how` is 1 to replace the flags, 2 to add to them, 3 to remove from them.
@@ -348,37 +382,40 @@ impl Modes {
         self.progress = (state > 0).then_some((state, percent));
     }
 
-    /// What DECSTR brings back; screens, mouse, keyboards and colours stay as they are.
-    pub(super) fn soft_reset(&mut self) {
-        self.attributes = Attributes::default();
-        self.sets = *b"BBBB";
-        self.shifted = false;
+    /// What DECSTR brings back; screens, mouse, keyboards and colours stay as they are. Not every terminal knows it, so what
+    /// it would bring back is written to `out` first.
+    pub(super) fn soft_reset(&mut self, out: &mut Vec<u8>) {
+        self.modes_off(out, |number| matches!(number, 1 | 7 | 25));
+        self.pen_off(self.unsure, out);
+        if self.keypad {
+            out.extend_from_slice(b"\x1b>");
+        }
+        self.pen = Pen::default();
+        self.unsure = 0;
         self.keypad = false;
-        self.margins = None;
-        for (number, on) in [(1, false), (25, true)] {
+        let region = self.margins.take().is_some();
+        for (number, on) in [(1, false), (7, true), (25, true)] {
             if let Some(row) = find_mode(number) {
                 self.set_mode(row, on);
             }
         }
-    }
-}
-
-impl Keyboard {
-    fn off(&self, out: &mut Vec<u8>) {
-        if !self.stack.is_empty() {
-            out.extend_from_slice(format!("\x1b[<{}u", self.stack.len()).as_bytes());
-        }
-        if self.base != 0 {
-            out.extend_from_slice(b"\x1b[=0;1u");
+        if region {
+            // As was written when the region was reset.
+            self.save_cursor(SaveKind::Escape);
         }
     }
 
-    fn on(&self, out: &mut Vec<u8>) {
-        if self.base != 0 {
-            out.extend_from_slice(format!("\x1b[={};1u", self.base).as_bytes());
-        }
-        for flags in &self.stack {
-            out.extend_from_slice(format!("\x1b[>{flags}u").as_bytes());
+    /// All goes back but the pushed titles; what brings it back is written to `out`.
+    pub(super) fn full_reset(&mut self, out: &mut Vec<u8>) {
+        self.reset(out);
+        let region = self.margins.is_some();
+        *self = Self {
+            saved: self.saved,
+            pushed_titles: std::mem::take(&mut self.pushed_titles),
+            ..Self::default()
+        };
+        if region {
+            self.save_cursor(SaveKind::Escape);
         }
     }
 }
@@ -388,17 +425,21 @@ mod tests {
     use crate::terminal::class::Classes;
     use crate::terminal::filter::Filter;
 
+    /// All that a saved cursor may bring back, switched off.
+    const PEN: &str = "\x1b[m\x0f\x1b(B\x1b)B\x1b*B\x1b+B\x1b[?7h";
+
     #[test]
     fn only_what_is_on_is_switched_off_and_on_again() {
         let cases = [
             ("plain text\x1b[2J\x1b[?7h\x1b[?25h\x1b[?1000l", "", ""),
             ("\x1b[?25l\x1b[?7l", "\x1b[?25h\x1b[?7h", "\x1b[?7l\x1b[?25l"),
-            ("\x1b[?1049h\x1b[?1003h", "\x1b[?1003l\x1b[?1049l", "\x1b[?1049h\x1b[?1003h"),
+            ("\x1b[?1049h\x1b[?1003h", "\x1b[?1049l\x1b[?1003l", "\x1b[?1049h\x1b[?1003h"),
             ("\x1b[?1049h\x1b[?47l", "", ""),
             ("\x1b[>1u\x1b[>5u\x1b[<u", "\x1b[<1u", "\x1b[>1u"),
             ("\x1b[>1u\x1b[?1049h\x1b[>5u", "\x1b[<1u\x1b[?1049l\x1b[<1u", "\x1b[>1u\x1b[?1049h\x1b[>5u"),
             ("\x1b[?1049h\x1b[>5u\x1b[?1049l", "\x1b[?47h\x1b[<1u\x1b[?47l", "\x1b[?47h\x1b[>5u\x1b[?47l"),
-            ("\x1b[=3u\x1b[=1;3u", "\x1b[=0;1u", "\x1b[=2;1u"),
+            ("\x1b[=3u\x1b[=1;3u", "\x1b[<1u", "\x1b[>2u"),
+            ("\x1b[>1u\x1b[=3u\x1b[<9u\x1b[<u", "", ""),
             ("\x1b[>4;2m", "\x1b[>4m", "\x1b[>4;2m"),
             ("\x1b[>4;2m\x1b[>4m", "", ""),
             ("\x1b(0\x0e", "\x0f\x1b(B", "\x1b(0\x0e"),
@@ -416,6 +457,22 @@ mod tests {
             ("\x1b]9;4;1;30\x07", "\x1b]9;4;0\x1b\\", "\x1b]9;4;1;30\x1b\\"),
             ("\x1b[22;0t\x1b[22;2t\x1b[23;0t", "\x1b[23;0t", "\x1b[22;0t"),
             ("\x1b[1m\x1b(0\x1b[?1h\x1b[?25l\x1b=\x1b[2;3r\x1bc", "", ""),
+            // A restored cursor brings back what was saved, and of what was saved before nobody knows.
+            ("\x1b7\x1b[31m\x1b8", "\x1b[m", ""),
+            ("\x1b7\x1b[31m\x1b8\x1b[m", "", ""),
+            ("\x1b(0\x1b[31;8m\x1b7\x1b(B\x1b[m\x1b8", PEN, "\x1b(0\x1b[8;31m"),
+            ("\x1b[31m\x1b[s\x1b[m\x1b[u", PEN, "\x1b[31m"),
+            ("\x1b[31m\x1b[?1048h\x1b[m\x1b[?1048l", PEN, "\x1b[31m"),
+            ("\x1b[31m\x1b[?1049h\x1b[m\x1b[?1049l", PEN, "\x1b[31m"),
+            ("\x1b7\x1b[31m\x1b[s\x1b[m\x1b8", PEN, ""),
+            ("\x1b8", PEN, ""),
+            ("\x1b[u\x1b[1m", PEN, "\x1b[1m"),
+            ("\x1b8\x1b[m\x0f\x1b(B\x1b)B\x1b*B\x1b+B\x1b[?7h", "", ""),
+            ("\x1b8\x1b[22m\x0f\x1b(B\x1b)B\x1b*B\x1b+B\x1b[?7h", "\x1b[m", ""),
+            ("\x1b7\x1b[?1049h\x1b8", &format!("\x1b[?1049l{PEN}"), "\x1b[?1049h"),
+            ("\x1b[?1049h\x1b[31m", "\x1b[?1049l\x1b[m", "\x1b[?1049h\x1b[31m"),
+            ("\x1b[31;8m\x1b[?1049hX", &format!("\x1b[?1049l{PEN}"), "\x1b[?1049h\x1b[8;31m"),
+            ("\x1b[?7l\x1b7\x1b[?7h\x1b8", PEN, ""),
         ];
         for (written, off, on) in cases {
             let mut filter = Filter::new(Classes::default());

@@ -18,8 +18,8 @@ const MODES: u64 = 256;
 /// Bytes of the longest sequence of that kind. Only a palette that was changed in every colour is longer.
 const LONGEST: usize = 4096;
 /// For what is longer: attributes, character set, mouse, paste, focus, cursor, keyboards, scroll region, link, colours.
-const EVERYTHING: &[u8] = b"\x1b[m\x0f\x1b(B\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1006l\x1b[?2004l\x1b[?2026l\
-    \x1b[?2031l\x1b[?1l\x1b[?7h\x1b[?25h\x1b[<16u\x1b[?1049l\x1b[<16u\x1b[>4m\x1b>\x1b7\x1b[r\x1b8\x1b[0 q\x1b]8;;\x1b\\\
+const EVERYTHING: &[u8] = b"\x1b[?1049l\x1b[m\x0f\x1b(B\x1b)B\x1b*B\x1b+B\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1006l\
+    \x1b[?2004l\x1b[?2026l\x1b[?2031l\x1b[?1l\x1b[?7h\x1b[?25h\x1b[<16u\x1b[>4m\x1b>\x1b7\x1b[r\x1b8\x1b[0 q\x1b]8;;\x1b\\\
     \x1b]104\x1b\\\x1b]110\x1b\\\x1b]111\x1b\\\x1b]112\x1b\\";
 /// Ends a string or a sequence that was cut off, and does nothing elsewhere.
 const END_OF_STRING: &[u8] = b"\x1b\\";

@@ -274,6 +274,36 @@ fn whichever_process_is_killed_the_shell_is_usable() {
     assert!(killed >= 4, "{killed}");
 }
 
+#[test]
+fn whatever_a_command_leaves_behind_the_shell_is_as_before() {
+    let env = TestEnv::new();
+    let jail = env!("CARGO_BIN_EXE_ai-jail");
+    let Some(tmux) = Tmux::start(&env, "what is put back at exit", "exec bash --norc --noprofile -i") else {
+        return;
+    };
+    tmux.keys(&["PS1='ready> '; clear", "Enter"]);
+    tmux.wait_for("ready>");
+    let before = tmux.show(MODES);
+    let left = [
+        r"\033[?25l\033c",
+        r"\033[?25l\033[!p",
+        r"\033[?25l\033[3;5r\033(0\033[31m\033[?1h\033=\033c",
+        r"\033[?1049h\033[?1003h\033[?7l\033[31m\033c",
+        r"\033(0\033[31;8m\0337\033(B\033[m\0338",
+        r"\033[31;8m\033[?1049hX",
+        r"\033[31;8m\033[s\033[m\033[u",
+        r"\033[31;8m\033[?1049h\033[m\033[?1049l",
+    ];
+    for (number, sequence) in left.into_iter().enumerate() {
+        env.script("leave", &format!("#!/bin/sh\nprintf '{sequence}'\n"));
+        tmux.keys(&[&format!("{jail} -q -- ./leave; clear; echo qqq-plain-$((40 + {number}))"), "Enter"]);
+        tmux.wait_for(&format!("qqq-plain-{}", 40 + number));
+        assert_eq!(tmux.show(MODES), before, "{sequence}");
+        let coloured = tmux.ask(&["capture-pane", "-p", "-e"]).ok().to_owned();
+        assert!(!coloured.contains('\x1b') && !coloured.contains('\x0e'), "{sequence}: {coloured:?}");
+    }
+}
+
 /// The processes below one, with their names, parents first.
 fn descendants(of: i32) -> Vec<(i32, String)> {
     let mut found = Vec::new();

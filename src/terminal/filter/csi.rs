@@ -3,6 +3,7 @@
 use super::params::{Sequence, write_number};
 use super::tracker::{Reach, Tracker};
 use crate::terminal::class::Class;
+use crate::terminal::saved::SaveKind;
 use crate::terminal::table::{
     Args, CsiRow, Effect, EscEffect, WINDOW, WindowOp, find_csi, find_esc, find_mode,
 };
@@ -29,7 +30,8 @@ impl Tracker {
             Effect::SetModes => return self.private_modes(sequence, b'h', out),
             Effect::ResetModes => return self.private_modes(sequence, b'l', out),
             Effect::Window => return self.window(sequence, out),
-            effect => self.apply(effect, sequence),
+            Effect::KittyPop => return self.pop_keyboard(sequence, out),
+            effect => self.apply(effect, sequence, out),
         }
         sequence.write(b'[', last, out);
     }
@@ -45,7 +47,7 @@ impl Tracker {
                 _ => Class::Unlisted,
             });
         };
-        if self.reach == Reach::PictureOnly && row.effect != EscEffect::Picture {
+        if self.reach == Reach::PictureOnly && !row.effect.is_picture() {
             return self.dropped(Class::Unlisted);
         }
         match row.effect {
@@ -53,8 +55,10 @@ impl Tracker {
             EscEffect::KeypadApplication => self.modes.set_keypad(true),
             EscEffect::KeypadNumeric => self.modes.set_keypad(false),
             EscEffect::Designate(slot) => self.modes.designate(slot, last),
+            EscEffect::SaveCursor => self.modes.save_cursor(SaveKind::Escape),
+            EscEffect::RestoreCursor => self.modes.restore_cursor(SaveKind::Escape),
             EscEffect::SoftReset => {
-                self.modes.soft_reset();
+                self.modes.full_reset(out);
                 return out.extend_from_slice(SOFT_RESET);
             }
         }
@@ -65,23 +69,47 @@ impl Tracker {
         out.push(last);
     }
 
-    fn apply(&mut self, effect: Effect, sequence: &Sequence) {
+    /// Tracks what a sequence changes. What has to stand before it is written.
+    fn apply(&mut self, effect: Effect, sequence: &Sequence, out: &mut Vec<u8>) {
         let first = sequence.value(0);
         match effect {
-            Effect::Picture | Effect::SetModes | Effect::ResetModes | Effect::Window => {}
+            Effect::Picture | Effect::SetModes | Effect::ResetModes | Effect::Window | Effect::KittyPop => {}
+            Effect::SaveCursor => self.modes.save_cursor(SaveKind::Control),
+            Effect::RestoreCursor => self.modes.restore_cursor(SaveKind::Control),
             Effect::Query => self.queries.asked(),
             Effect::Fence => self.queries.fence_asked(),
             Effect::Attributes => {
-                self.modes.attributes().apply(sequence.values(), |index| sequence.is_colon(index));
+                self.modes.set_attributes(sequence.values(), |index| sequence.is_colon(index));
             }
             Effect::Margins => self.modes.set_margins(first.unwrap_or(0), sequence.value(1).unwrap_or(0)),
             Effect::CursorShape => self.modes.set_cursor_shape(first.unwrap_or(0)),
             Effect::KittyPush => self.modes.push_keyboard(first.unwrap_or(0)),
-            Effect::KittyPop => self.modes.pop_keyboard(first.unwrap_or(1)),
-            Effect::KittySet => self.modes.set_keyboard(first.unwrap_or(0), sequence.value(1).unwrap_or(1)),
+            Effect::KittySet => {
+                if self.classes.is_filtered() && self.modes.keyboard_is_foreign() {
+                    self.modes.push_keyboard(0);
+                    out.extend_from_slice(b"\x1b[>0u");
+                }
+                self.modes.set_keyboard(first.unwrap_or(0), sequence.value(1).unwrap_or(1));
+            }
             Effect::ModifyOtherKeys => self.modes.set_modify_other_keys(sequence.value(1)),
-            Effect::SoftReset => self.modes.soft_reset(),
+            Effect::SoftReset if self.classes.is_filtered() => self.modes.soft_reset(out),
+            // It passes alone then, and not every terminal knows it.
+            Effect::SoftReset => {}
         }
+    }
+
+    /// Writes a pop of keyboard levels, of as many as the jail has pushed: those below are the user's own.
+    fn pop_keyboard(&mut self, sequence: &Sequence, out: &mut Vec<u8>) {
+        let count = sequence.value(0).unwrap_or(1).max(1);
+        let popped = self.modes.pop_keyboard(count);
+        if popped == 0 {
+            // Nothing is lost, so it does not count as dropped: claude and codex do so at every start or end.
+            return;
+        }
+        if popped == usize::from(count) {
+            return sequence.write(b'[', b'u', out);
+        }
+        out.extend_from_slice(format!("\x1b[<{popped}u").as_bytes());
     }
 
     /// Writes the listed modes of a sequence, in one sequence.

@@ -105,7 +105,7 @@ impl Filter {
     }
 
     /// Takes the next bytes of the stream and appends what passes to `out`: at most three bytes for each of
-    /// `input`, and a string that was kept.
+    /// `input`, a string that was kept, and what a reset switches off.
     pub fn push(&mut self, input: &[u8], out: &mut Vec<u8>) {
         if self.tracker.classes.is_filtered() {
             return self.run(input, out);

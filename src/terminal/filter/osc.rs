@@ -2,6 +2,7 @@
 
 use super::params::{parse_number, write_number};
 use super::tracker::{Reach, Tracker};
+use crate::sanitize::deceives;
 use crate::terminal::class::Class;
 use crate::terminal::table::{LINK_SCHEMES, OSC, OSC_CLASSES, OscForm};
 
@@ -182,14 +183,43 @@ impl Tracker {
     }
 }
 
-/// The printable characters of `text`, at most `most`. Marks that change the direction of writing are left out.
+/// The printable characters of `text`, at most `most`: none that is invisible or changes the direction of writing, but for
+/// what joins and colours pictographs.
 fn printable(text: &[u8], most: usize) -> Vec<u8> {
     let text = String::from_utf8_lossy(text);
-    let shown = |character: &char| {
-        !character.is_control()
-            && !matches!(*character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    };
-    text.chars().filter(shown).take(most).collect::<String>().into_bytes()
+    let mut out = String::new();
+    let mut last = None;
+    let mut count = 0;
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next()
+        && count < most
+    {
+        let passes = match character {
+            EMOJI_STYLE => last.is_some_and(is_pictograph),
+            JOINER => {
+                last.is_some_and(|last| last == EMOJI_STYLE || is_pictograph(last))
+                    && count + 1 < most
+                    && characters.peek().copied().is_some_and(is_pictograph)
+            }
+            _ => !character.is_control() && !deceives(character),
+        };
+        if passes {
+            out.push(character);
+            last = Some(character);
+            count += 1;
+        }
+    }
+    out.into_bytes()
+}
+
+/// Asks for the coloured form of the pictograph before it.
+const EMOJI_STYLE: char = '\u{fe0f}';
+/// Makes one picture of two.
+const JOINER: char = '\u{200d}';
+
+fn is_pictograph(character: char) -> bool {
+    matches!(character, '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{2190}'..='\u{2bff}'
+        | '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}')
 }
 
 fn named(text: &[u8]) -> Vec<u8> {

@@ -30,6 +30,10 @@ pub enum Effect {
     Fence,
     /// Text attributes.
     Attributes,
+    /// The cursor is saved, with the pen.
+    SaveCursor,
+    /// The cursor comes back, with the pen.
+    RestoreCursor,
     /// Private modes are set.
     SetModes,
     /// Private modes are reset.
@@ -55,7 +59,7 @@ pub enum Effect {
 impl Effect {
     /// Whether all that the sequence does is to change the picture: nothing is answered, no mode is switched.
     pub fn is_picture(self) -> bool {
-        matches!(self, Self::Picture | Self::Attributes)
+        matches!(self, Self::Picture | Self::Attributes | Self::SaveCursor | Self::RestoreCursor)
     }
 }
 
@@ -121,11 +125,17 @@ pub static CSI: &[CsiRow] = &[
     csi(
         "s",
         Args::Numbers(0),
-        Effect::Picture,
+        Effect::SaveCursor,
         "saves the cursor; with parameters it would set margins",
         SCREEN,
     ),
-    csi("u", Args::Numbers(0), Effect::Picture, "restores the cursor", SCREEN),
+    csi(
+        "u",
+        Args::Numbers(0),
+        Effect::RestoreCursor,
+        "restores the cursor; what comes with it is tracked and reset",
+        SCREEN,
+    ),
     csi("J", Args::OneOf(&[0, 1, 2, 3]), Effect::Picture, EDITS, "everybody"),
     csi("K", Args::OneOf(&[0, 1, 2]), Effect::Picture, EDITS, "everybody"),
     csi("@", Args::Numbers(1), Effect::Picture, EDITS, "readline"),
@@ -227,10 +237,16 @@ pub static CSI: &[CsiRow] = &[
         "<u",
         Args::Numbers(1),
         Effect::KittyPop,
-        "takes back a keyboard encoding",
+        "takes back a keyboard encoding, of those that the jail has pushed",
         "claude, codex, gemini, opencode",
     ),
-    csi("=u", Args::KittyFlags, Effect::KittySet, "keyboard encoding; tracked and reset", "editors"),
+    csi(
+        "=u",
+        Args::KittyFlags,
+        Effect::KittySet,
+        "keyboard encoding; on a level of its own, tracked and popped",
+        "editors",
+    ),
     csi(
         ">m",
         Args::ModifyOtherKeys,

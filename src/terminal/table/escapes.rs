@@ -11,8 +11,19 @@ pub enum EscEffect {
     KeypadNumeric,
     /// A character set is put in the slot with this number.
     Designate(u8),
-    /// It is replaced by a soft reset.
+    /// The cursor is saved, with the pen.
+    SaveCursor,
+    /// The cursor comes back, with the pen.
+    RestoreCursor,
+    /// What is on is switched off, and it is replaced by a soft reset.
     SoftReset,
+}
+
+impl EscEffect {
+    /// Whether all that the sequence does is to change the picture: no mode is switched.
+    pub fn is_picture(self) -> bool {
+        matches!(self, Self::Picture | Self::SaveCursor | Self::RestoreCursor)
+    }
 }
 
 /// A plain escape sequence: `ESC intermediate final`.
@@ -38,9 +49,16 @@ const DRAWING: &str = "tracked and put back; none of these sets has control char
 pub static ESC: &[EscRow] = &[
     EscRow {
         inter: 0,
-        last: b"78",
-        effect: EscEffect::Picture,
-        safe: "saves or restores the cursor",
+        last: b"7",
+        effect: EscEffect::SaveCursor,
+        safe: "saves the cursor; tracked",
+        used_by: "claude",
+    },
+    EscRow {
+        inter: 0,
+        last: b"8",
+        effect: EscEffect::RestoreCursor,
+        safe: "restores the cursor; what comes with it is tracked and reset",
         used_by: "claude",
     },
     EscRow {

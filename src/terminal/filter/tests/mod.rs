@@ -72,11 +72,18 @@ fn every_case_holds_however_the_input_is_cut() {
 }
 
 #[test]
-fn captures_of_agents_pass_unchanged_but_for_what_no_terminal_knows() {
+fn captures_of_agents_pass_unchanged_but_for_what_does_nothing() {
     for (agent, capture) in CAPTURES {
         let out = however_cut_sparsely(capture);
         let mut want = capture.to_vec();
-        for (from, to) in [(&b"\x1b[>4;?m"[..], &b""[..])] {
+        // A keyboard level is taken back that was never pushed.
+        let replaced: [(&[u8], &[u8]); 4] = [
+            (b"\x1b[>4;?m", b""),
+            (b"\x1b[<u\x1b[>1u", b"\x1b[>1u"),
+            (b"\x1b[?25h\x1b[>4m\x1b[<u", b"\x1b[?25h\x1b[>4m"),
+            (b"\x1b[<1u\x1b[<u", b"\x1b[<1u"),
+        ];
+        for (from, to) in replaced {
             while let Some(at) = want.windows(from.len()).position(|window| window == from) {
                 want.splice(at..at + from.len(), to.iter().copied());
             }
@@ -175,8 +182,6 @@ fn sequences_pass_drop_or_are_rewritten() {
         "\x1b[>c",
         "\x1b[>0q",
         "\x1b[?2026$p",
-        "\x1b[=1;2u",
-        "\x1b[<2u",
         "\x1b[>4;2m",
         "\x1b[?4m",
         "\x1b]4;1;#aabbcc;2;?\x1b\\",
@@ -320,6 +325,73 @@ fn bytes_that_are_not_utf8_become_replacement_characters() {
 }
 
 #[test]
+fn a_reset_says_what_it_brings_back_to_a_terminal_that_does_not_know_it() {
+    let cases = [
+        ("\x1b[?25l\x1bc", "\x1b[?25l\x1b[?25h\x1b[!p"),
+        ("\x1b[?25l\x1b[!p", "\x1b[?25l\x1b[?25h\x1b[!p"),
+        ("\x1b[?7l\x1b[31m\x1b(0\x1b=\x1b[!p", "\x1b[?7l\x1b[31m\x1b(0\x1b=\x1b[?7h\x1b[m\x1b(B\x1b>\x1b[!p"),
+        ("\x1b[3;5r\x1b[?1h\x1bc", "\x1b[3;5r\x1b[?1h\x1b[?1l\x1b7\x1b[r\x1b8\x1b[!p"),
+        ("\x1b[?1049;1003h\x1b[>1u\x1bc", "\x1b[?1049;1003h\x1b[>1u\x1b[<1u\x1b[?1049l\x1b[?1003l\x1b[!p"),
+        ("\x1b[?1003h\x1b[>1u\x1b[!p", "\x1b[?1003h\x1b[>1u\x1b[!p"),
+        ("\x1b]4;7;red\x07\x1bc", "\x1b]4;7;red\x07\x1b]104;7\x1b\\\x1b[!p"),
+        ("\x1b8\x1bc", "\x1b8\x1b[m\x0f\x1b(B\x1b)B\x1b*B\x1b+B\x1b[?7h\x1b[!p"),
+        ("\x1b[22;0t\x1bc\x1b[23;0t", "\x1b[22;0t\x1b[!p\x1b[23;0t"),
+        ("\x1bc\x1bc", "\x1b[!p\x1b[!p"),
+    ];
+    for (input, want) in cases {
+        let out = however_cut(Classes::default(), input.as_bytes());
+        assert_eq!(out.escape_ascii().to_string(), want.as_bytes().escape_ascii().to_string(), "{input:?}");
+        assert_eq!(whole(&out), out, "{input:?}");
+    }
+}
+
+#[test]
+fn the_keyboard_levels_of_the_user_stay() {
+    let cases = [
+        ("\x1b[<u", ""),
+        ("\x1b[<99u", ""),
+        ("\x1b[>1u\x1b[<u\x1b[<u", "\x1b[>1u\x1b[<u"),
+        ("\x1b[?u\x1b[>5u\x1b[<1u", "\x1b[?u\x1b[>5u\x1b[<1u"),
+        ("\x1b[>1u\x1b[>3u\x1b[<99u", "\x1b[>1u\x1b[>3u\x1b[<2u"),
+        ("\x1b[>1u\x1b[?1049h\x1b[<u", "\x1b[>1u\x1b[?1049h"),
+        ("\x1b[=31;1u", "\x1b[>0u\x1b[=31;1u"),
+        ("\x1b[=31;1u\x1b[=1;3u\x1b[<9u", "\x1b[>0u\x1b[=31;1u\x1b[=1;3u\x1b[<1u"),
+        ("\x1b[>1u\x1b[=5u", "\x1b[>1u\x1b[=5u"),
+    ];
+    for (input, want) in cases {
+        let out = however_cut(Classes::default(), input.as_bytes());
+        assert_eq!(out.escape_ascii().to_string(), want.as_bytes().escape_ascii().to_string(), "{input:?}");
+        assert_eq!(whole(&out), out, "{input:?}");
+    }
+}
+
+#[test]
+fn nothing_invisible_stands_in_a_title() {
+    let cases = [
+        ("a\u{61c}b\u{200b}c\u{ad}d\u{fff9}e\u{e0041}f\u{e0100}g\u{2060}h\u{3164}i", "abcdefghi"),
+        ("a\u{200d}b\u{fe0f}c\u{fe00}", "abc"),
+        ("❤\u{fe0f}\u{fe0f} ✳ größe 日本語", "❤\u{fe0f} ✳ größe 日本語"),
+        ("👩\u{200d}💻 👩🏽\u{200d}❤\u{fe0f}\u{200d}👩", "👩\u{200d}💻 👩🏽\u{200d}❤\u{fe0f}\u{200d}👩"),
+        ("👩\u{200d}\u{200d}💻\u{200d}", "👩\u{200d}💻"),
+    ];
+    for (text, want) in cases {
+        for (before, after) in
+            [("0;", "0;"), ("2;", "2;"), ("9;", "9;ai-jail: "), ("777;notify;", "777;notify;ai-jail: ")]
+        {
+            let out = however_cut(everything(), format!("\x1b]{before}{text}\x07").as_bytes());
+            let end = if before.starts_with('7') { ";" } else { "" };
+            assert_eq!(
+                String::from_utf8(out).expect("UTF-8"),
+                format!("\x1b]{after}{want}{end}\x07"),
+                "{text:?}"
+            );
+        }
+    }
+    let long = format!("\x1b]0;{}👩\u{200d}👩\x07", "x".repeat(254));
+    assert_eq!(whole(long.as_bytes()), format!("\x1b]0;{}👩👩\x07", "x".repeat(254)).as_bytes());
+}
+
+#[test]
 fn switched_on_classes_pass_in_their_safe_form() {
     let cases: &[(&str, &str)] = &[
         ("\x1b]9;mail\x07", "\x1b]9;ai-jail: mail\x07"),
@@ -385,6 +457,8 @@ fn without_the_filter_bytes_pass_and_modes_are_tracked() {
     filter.push(b"\x1b]52;c;aGk=\x07\x1b[?1003h", &mut out);
     assert_eq!(out, b"\x1b]52;c;aGk=\x07\x1b[?1003h");
     assert_eq!(filter.modes().off(), b"\x1b[?1003l");
+    filter.push(b"\x1b[=5u\x1b[?25l\x1b[!p", &mut out);
+    assert_eq!(filter.modes().off().escape_ascii().to_string(), r"\x1b[=0;1u\x1b[?1003l\x1b[?25h");
 }
 
 #[test]

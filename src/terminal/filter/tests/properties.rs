@@ -95,6 +95,6 @@ proptest! {
         filter.push(&input, &mut Vec::new());
         let mut again = Filter::new(Classes::default());
         again.push(&filter.modes().on(), &mut Vec::new());
-        prop_assert_eq!(filter.modes().off(), again.modes().off());
+        prop_assert_eq!(filter.modes().on(), again.modes().on());
     }
 }
