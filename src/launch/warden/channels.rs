@@ -1,14 +1,17 @@
 //! Whose a socket in a tree is: the jail's own, or a program's outside, which is covered.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, netlink, recv,
+    send, socket_with,
 };
+use rustix::process::{chdir, fchdir};
 
 use crate::guard::channels::{Answer, Object};
 use crate::host::protected::ChannelKind;
@@ -44,6 +47,8 @@ pub(super) fn cover(root: &Path, below: &Path, object: &Object, sockets: Sockets
         ChannelKind::Fifo => Answer::Covered,
         ChannelKind::Socket => match is_own(object, sockets) {
             Ok(true) => return Answer::Own,
+            // Its program has ended since it was looked at: nobody will ever be behind it again.
+            Ok(false) if !has_program(&found) => return Answer::Own,
             Ok(false) => Answer::Covered,
             Err(error) => Answer::Unknown(error.to_string()),
         },
@@ -52,6 +57,33 @@ pub(super) fn cover(root: &Path, below: &Path, object: &Object, sockets: Sockets
         Ok(()) => answer,
         Err(error) => Answer::Failed(error.to_string()),
     }
+}
+
+/// This process's descriptors by their numbers, in the procfs outside: the jail's knows no such process.
+static DESCRIPTORS: OnceLock<OwnedFd> = OnceLock::new();
+
+/// To be called before the jail's namespaces are entered.
+pub(super) fn prepare() -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let descriptors = openat(CWD, "/proc/self/fd", flags, Mode::empty())?;
+    // There is one warden in a process.
+    let _ = DESCRIPTORS.set(descriptors);
+    Ok(())
+}
+
+/// Whether some program has the socket, in whatever network namespace. What cannot be asked counts as one that has.
+fn has_program(found: &OwnedFd) -> bool {
+    let ask = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // For datagrams: a socket for streams is not connected to, and one for datagrams hears nothing of it.
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        fchdir(DESCRIPTORS.get().ok_or(Errno::BADF)?)?;
+        let connected =
+            SocketAddrUnix::new(found.as_raw_fd().to_string()).and_then(|address| connect(&socket, &address));
+        chdir("/")?;
+        connected
+    };
+    ask() != Err(Errno::CONNREFUSED)
 }
 
 fn is(found: &OwnedFd, object: &Object) -> bool {

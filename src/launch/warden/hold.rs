@@ -21,7 +21,7 @@ use crate::sys::namespace;
 
 use super::reaper::Reaper;
 use super::rescue::Rescue;
-use super::{Failure, cgroup, mounts, network};
+use super::{Failure, cgroup, channels, mounts, network};
 
 /// How long bubblewrap and the in-jail stage may take to reach the door.
 const REACH_DOOR: Duration = Duration::from_secs(30);
@@ -96,6 +96,7 @@ pub(super) fn start(
     if let Some(limits) = &order.cgroup {
         cgroup::apply(pid, reaper.bwrap_pid(), limits)?;
     }
+    channels::prepare().map_err(|error| Failure::new("cannot open /proc/self/fd", error))?;
     let (listeners, notes) = enter(pid, order, &identities)?;
     // Bubblewrap keeps the other end for its life; it must not die of writing to it.
     std::mem::forget(complaints);
