@@ -59,6 +59,11 @@ impl Reporter {
         }
     }
 
+    /// Begins a new line, after a command's output that ended within one.
+    pub fn new_line(&self) {
+        put("\n");
+    }
+
     /// Says what was denied, stripped or held back, at exit: each line prefixed, at most [`SUMMARY_LINES`] in all.
     /// When there are more, the last line says how many were left out.
     pub fn summary(&self, lines: &[String]) {

@@ -1,6 +1,7 @@
 //! One session: the jail is held, recorded, started, attended, and what happened is said.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -139,6 +140,9 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     // What was moved away is the user's to know, also without a summary.
     let shown = if policy.settings.summary.value { summary } else { moved };
     if !shown.is_empty() {
+        if report.in_line && std::io::stderr().is_terminal() {
+            reporter.new_line();
+        }
         reporter.summary(&shown);
     }
     if let Some(keeper) = keeper {

@@ -198,6 +198,19 @@ fn a_copy_that_was_tried_is_said_once_with_the_way_to_allow_it() {
 }
 
 #[test]
+fn what_is_said_at_the_end_begins_a_line() {
+    let env = TestEnv::new();
+    for (last, want) in [("END", "END\r\nai-jail: "), ("END\\n", "END\r\nai-jail: ")] {
+        let mut terminal =
+            Terminal::jail(&env, ["-q", "--", "sh", "-c", &format!("{COPY}; printf '{last}'")]);
+        assert_eq!(terminal.wait(WAIT), Some(0));
+        terminal.wait_for("stripped 2 terminal sequences");
+        let text = String::from_utf8_lossy(&terminal.raw()).into_owned();
+        assert!(text.contains(want), "{text:?}");
+    }
+}
+
+#[test]
 fn a_copy_that_is_allowed_passes_and_is_shown_escaped_at_the_end() {
     let env = TestEnv::new();
     env.config("[terminal]\nclipboard_write = true\n");

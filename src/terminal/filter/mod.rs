@@ -41,6 +41,8 @@ pub struct Filter {
     string: Vec<u8>,
     fill: Fill,
     tracker: Tracker,
+    /// Whether text stands on the last line, so that what is said next would follow it there.
+    in_line: bool,
     /// Output that is not wanted, when only modes are tracked.
     scratch: Vec<u8>,
 }
@@ -91,6 +93,7 @@ impl Filter {
                 queries: Queries::default(),
                 copies: Copies::default(),
             },
+            in_line: false,
             scratch: Vec::new(),
         }
     }
@@ -159,6 +162,11 @@ impl Filter {
         &mut self.tracker.queries
     }
 
+    /// Whether the output ended within a line.
+    pub fn is_in_line(&self) -> bool {
+        self.in_line
+    }
+
     /// What was copied to the clipboard.
     pub fn copies(&self) -> &Copies {
         &self.tracker.copies
@@ -192,6 +200,9 @@ impl Filter {
             _ => 0,
         };
         if run > 0 {
+            if self.state == State::Ground {
+                self.in_line = !matches!(rest[run - 1], b'\n' | b'\r');
+            }
             out.extend_from_slice(&rest[..run]);
             rest = &rest[run..];
         }
@@ -239,7 +250,10 @@ impl Filter {
         }
         match self.decoder.feed(byte) {
             Decoded::Partial => {}
-            Decoded::Character(bytes, length) => out.extend_from_slice(&bytes[..length]),
+            Decoded::Character(bytes, length) => {
+                self.in_line = true;
+                out.extend_from_slice(&bytes[..length]);
+            }
             Decoded::C1(_) => self.tracker.dropped(Class::C1),
             Decoded::Invalid => out.extend_from_slice(REPLACEMENT),
             Decoded::InvalidBefore => {

@@ -71,18 +71,26 @@ pub struct Report {
     pub drops: Drops,
     /// What was copied to the clipboard.
     pub copies: Copies,
+    /// Whether the output ended within a line.
+    pub in_line: bool,
     /// Whether the last that the user typed was the key that interrupts the command, on a terminal that is the command's alone.
     pub interrupted: bool,
 }
 
 impl Report {
     fn of(filter: &Filter) -> Self {
-        Self { drops: filter.drops().clone(), copies: filter.copies().clone(), interrupted: false }
+        Self {
+            drops: filter.drops().clone(),
+            copies: filter.copies().clone(),
+            in_line: filter.is_in_line(),
+            interrupted: false,
+        }
     }
 
     fn add_all(&mut self, other: &Self) {
         self.drops.add_all(&other.drops);
         self.copies.add_all(&other.copies);
+        self.in_line |= other.in_line;
     }
 }
 

@@ -462,6 +462,22 @@ fn without_the_filter_bytes_pass_and_modes_are_tracked() {
 }
 
 #[test]
+fn output_that_ends_within_a_line_is_told() {
+    for (input, want) in [
+        ("", false),
+        ("a\r\n", false),
+        ("END", true),
+        ("a\n\x1b[?25h", false),
+        ("é", true),
+        ("\x1b]0;t\x07", false),
+    ] {
+        let mut filter = Filter::new(Classes::default());
+        filter.push(input.as_bytes(), &mut Vec::new());
+        assert_eq!(filter.is_in_line(), want, "{input:?}");
+    }
+}
+
+#[test]
 fn an_interrupted_image_is_closed_and_its_rest_swallowed() {
     let mut filter = Filter::new(everything());
     let mut out = Vec::new();
