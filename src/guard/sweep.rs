@@ -196,6 +196,27 @@ mod tests {
     }
 
     #[test]
+    fn paths_that_are_too_long_to_be_searched_are_said() {
+        let case = Case::new(&[]);
+        // By descriptor, since no path is long enough.
+        let mut at =
+            rustix::fs::open(&case.tree.root, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+        for _ in 0..25 {
+            let name = "d".repeat(200);
+            rustix::fs::mkdirat(&at, &name, rustix::fs::Mode::RWXU).unwrap();
+            at = rustix::fs::openat(&at, &name, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+        }
+        rustix::fs::mkdirat(&at, ".vscode", rustix::fs::Mode::RWXU).unwrap();
+        let mut quarantine = Quarantine::new(&case.dir.path().join("quarantine"), "s");
+        sweep(&case.tree, &mut quarantine, None);
+        assert!(
+            quarantine.left().iter().any(|left| left.why.contains("paths of more than")),
+            "{:?}",
+            quarantine.left()
+        );
+    }
+
+    #[test]
     fn what_was_absent_and_is_protected_is_held_back_and_nothing_else() {
         let case = Case::new(&[(".envrc", "old"), ("src/main.rs", "")]);
         case.write(&[

@@ -16,6 +16,9 @@ use super::table::{TABLE, Where};
 
 /// How deep directories are followed. What is deeper is held as a whole.
 const DEPTH_LIMIT: usize = 64;
+/// As long as a directory's path may be (bytes), so that the longest protected name in it still has one that the kernel takes
+/// (4096).
+const LONGEST: usize = 4096 - 256;
 /// Why a part of an agent's state is held.
 const STATE_PART: &str = "the agent runs it, or does what it says, outside the jail too";
 /// Bytes of directory entries that are read at once.
@@ -119,6 +122,18 @@ impl Finder<'_> {
 
     fn directory(&mut self, directory: &OwnedFd, below: &Path, area: Area) {
         let depth = below.components().count();
+        if self.at(below).as_os_str().len() > LONGEST {
+            self.hold_whole(
+                below,
+                "its path is too long for what is in it to be searched for protected paths",
+            );
+            self.incomplete(|| {
+                let start: String =
+                    crate::sanitize::escape(below.as_os_str()).to_string().chars().take(80).collect();
+                format!("it has paths of more than {LONGEST} bytes ({start}...)")
+            });
+            return;
+        }
         let mut look = self.look(directory, below, area);
         let Some(listing) = self.list(directory, below, area, look.as_mut()) else { return };
         if let Some(look) = look {
