@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Notify;
 
@@ -31,6 +31,8 @@ const MAX_ASKED: usize = 16;
 /// A directory is left alone for so long after it appeared: `git checkout`, `git worktree add` and `tar` make it and then the
 /// files in it, and would fail when it were gone in between. Nothing outside runs what is in it as soon as it is there.
 const GRACE: Duration = Duration::from_millis(300);
+/// The longest, for one that stays empty or gets more and more.
+const LONGEST_GRACE: Duration = Duration::from_secs(3);
 /// Directories that wait; what is beyond is moved at once.
 const MAX_POSTPONED: usize = 1000;
 /// What is looked at in one turn; the loop goes on in between.
@@ -198,9 +200,14 @@ impl Live {
             }
             let Some((_, spot)) = self.postponed.pop_front() else { break };
             let path = self.ground.path(&spot);
-            if !ground.is_known(&path) && !ground.is_moved(&path) {
-                self.judge_and_move(&spot, &path);
+            if ground.is_known(&path) || ground.is_moved(&path) {
+                continue;
             }
+            if is_being_filled(&path) {
+                self.postponed.push_back((Instant::now() + self.grace, spot));
+                continue;
+            }
+            self.judge_and_move(&spot, &path);
         }
         if self.lost && self.watch.arm_rest() {
             self.lost = false;
@@ -424,6 +431,17 @@ impl Live {
             self.changed.insert(path.to_path_buf(), line);
         }
     }
+}
+
+/// Whether a directory is younger than [`LONGEST_GRACE`], and empty or given something new a moment ago.
+fn is_being_filled(path: &Path) -> bool {
+    let Ok(metadata) = path.symlink_metadata() else { return false };
+    let age = |time: std::io::Result<SystemTime>| time.ok().and_then(|time| time.elapsed().ok());
+    let (Some(made), Some(changed)) = (age(metadata.created()), age(metadata.modified())) else {
+        return false;
+    };
+    let is_empty = || std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    made < LONGEST_GRACE && (changed < GRACE / 2 || is_empty())
 }
 
 const FULL: &str = "the writable trees have more directories than can be watched (fs.inotify.max_user_watches): \
