@@ -16,11 +16,11 @@ use crate::host::handover::{Handed, Moment, What};
 use crate::host::read_bytes;
 use crate::sanitize::escape;
 
-/// Where git keeps what is left to do, below a git directory.
-const TODO: [&str; 3] =
+/// Where git keeps the steps that are left of a rebase or a sequence, below a git directory.
+const LISTS: [&str; 3] =
     ["rebase-merge/git-rebase-todo", "sequencer/todo", "rebase-merge/git-rebase-todo.backup"];
 /// No longer list is read (bytes).
-const TODO_LIMIT: u64 = 1 << 20;
+const LIST_LIMIT: u64 = 1 << 20;
 /// Linked work trees of one repository that are looked at.
 const WORK_TREES: usize = 1000;
 /// As much of a command is shown (characters).
@@ -86,7 +86,7 @@ pub fn operations(git_dir: &Path, since: Moment) -> Vec<String> {
     let linked = fs::read_dir(git_dir.join("worktrees")).into_iter().flatten().flatten();
     let linked = linked.take(WORK_TREES).map(|entry| entry.path());
     let directories = std::iter::once(git_dir.to_path_buf()).chain(linked);
-    directories.flat_map(|directory| TODO.map(|name| directory.join(name))).filter_map(|list| {
+    directories.flat_map(|directory| LISTS.map(|name| directory.join(name))).filter_map(|list| {
         let changed = stat(&list).is_ok_and(|stat| Moment::of_change(&stat) >= since);
         // A directory that was renamed brings its contents along.
         let moved = list.parent().and_then(|parent| stat(parent).ok());
@@ -94,7 +94,7 @@ pub fn operations(git_dir: &Path, since: Moment) -> Vec<String> {
         if !list.exists() || !(changed || moved) {
             return None;
         }
-        let command = match read_bytes(&list, TODO_LIMIT) {
+        let command = match read_bytes(&list, LIST_LIMIT) {
             Some(text) => command(&text)?,
             None => "what cannot be read".to_owned(),
         };
