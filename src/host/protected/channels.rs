@@ -156,10 +156,15 @@ pub fn has_program(path: &Path) -> bool {
 
 /// The same for a socket that is open by its path alone.
 pub fn is_bound(object: &OwnedFd) -> bool {
+    is_bound_at(format!("/proc/self/fd/{}", object.as_raw_fd()).as_ref())
+}
+
+/// The same for a path that leads to the socket from where the kernel looks it up: at most 107 bytes.
+pub fn is_bound_at(path: &Path) -> bool {
     let ask = || {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-        connect(&socket, &SocketAddrUnix::new(format!("/proc/self/fd/{}", object.as_raw_fd()))?)
+        connect(&socket, &SocketAddrUnix::new(path)?)
     };
     ask() != Err(Errno::CONNREFUSED)
 }

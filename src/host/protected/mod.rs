@@ -20,7 +20,7 @@ mod trees;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-pub use self::channels::{Channel, ChannelKind, channels, has_program, is_bound};
+pub use self::channels::{Channel, ChannelKind, channels, has_program, is_bound, is_bound_at};
 pub use self::fold::folded;
 pub use self::table::{GitSetting, NamedScripts, Names, Row, TABLE, Table, Value, Where};
 pub use self::trees::{Trees, project, trees};

@@ -8,13 +8,12 @@ use std::sync::OnceLock;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, netlink, recv,
-    send, socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
 use rustix::process::{chdir, fchdir};
 
 use crate::guard::channels::{Answer, Object};
-use crate::host::protected::ChannelKind;
+use crate::host::protected::{ChannelKind, is_bound_at};
 use crate::launch::protocol::SocketsBy;
 
 use super::mounts;
@@ -73,17 +72,12 @@ pub(super) fn prepare() -> Result<(), Errno> {
 
 /// Whether some program has the socket, in whatever network namespace. What cannot be asked counts as one that has.
 fn has_program(found: &OwnedFd) -> bool {
-    let ask = || {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // For datagrams: a socket for streams is not connected to, and one for datagrams hears nothing of it.
-        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-        fchdir(DESCRIPTORS.get().ok_or(Errno::BADF)?)?;
-        let connected =
-            SocketAddrUnix::new(found.as_raw_fd().to_string()).and_then(|address| connect(&socket, &address));
-        chdir("/")?;
-        connected
-    };
-    ask() != Err(Errno::CONNREFUSED)
+    let Some(descriptors) = DESCRIPTORS.get() else { return true };
+    if fchdir(descriptors).is_err() {
+        return true;
+    }
+    let is_bound = is_bound_at(found.as_raw_fd().to_string().as_ref());
+    chdir("/").is_err() || is_bound
 }
 
 fn is(found: &OwnedFd, object: &Object) -> bool {
