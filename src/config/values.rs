@@ -10,6 +10,7 @@ use super::words::Problem;
 use crate::policy::authority::Host;
 use crate::policy::glob::Glob;
 use crate::policy::host_rule::HostPattern;
+use crate::policy::net::DOOR_PORTS;
 use crate::policy::upstream::{Proxy, UpstreamChoice};
 
 /// Where the paths of a layer start.
@@ -189,7 +190,7 @@ pub fn port(text: &str) -> Result<u16, Problem> {
 /// Reads a port of the host's loopback that the jail is to reach at its own. Those of our doors are taken there.
 pub fn forward_port(text: &str) -> Result<u16, Problem> {
     let port = port(text)?;
-    if [53, 80, 443, 3128].contains(&port) {
+    if DOOR_PORTS.contains(&port) {
         return Err(Problem::new(format!("the jail's own doors listen on port {port}")).hint(format!(
             "give the server a name: --allow-host dev.internal:{port} --resolve dev.internal=127.0.0.1:{port}"
         )));

@@ -13,7 +13,7 @@ use crate::host::things;
 use crate::plan::operation::{Access, Veil};
 use crate::policy::authority::{Authority, Host};
 use crate::policy::files::{Source, inside};
-use crate::policy::net::NetPolicy;
+use crate::policy::net::{DOOR_PORTS, NetPolicy};
 use crate::policy::{Asked, NetworkRule, Policy, env};
 
 /// An answer: what was asked, what holds, by which rule, and what would change it.
@@ -241,13 +241,12 @@ fn explain_target(net: &NetPolicy, own: &[IpAddr], question: &str) -> Answer {
                     let because = "the jail's loopback is its own".to_owned();
                     let port = target.port;
                     // Those of our doors are taken there.
-                    let hint = match port {
-                        53 | 80 | 443 | 3128 => {
-                            format!(
-                                "--allow-host dev.internal:{port} --resolve dev.internal=127.0.0.1 for a server of this machine"
-                            )
-                        }
-                        _ => format!("--forward {port} for a server of this machine"),
+                    let hint = if DOOR_PORTS.contains(&port) {
+                        format!(
+                            "--allow-host dev.internal:{port} --resolve dev.internal=127.0.0.1 for a server of this machine"
+                        )
+                    } else {
+                        format!("--forward {port} for a server of this machine")
                     };
                     (because, Some(hint))
                 }

@@ -7,6 +7,11 @@ use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::Sourced;
 use crate::policy::upstream::Upstream;
 
+/// The ports of the jail's loopback where our doors are: the resolver, plain HTTP, TLS, the proxy.
+pub const DOOR_PORTS: [u16; 4] = [53, 80, 443, PROXY_PORT];
+/// The port of the HTTP and SOCKS proxy.
+pub const PROXY_PORT: u16 = 3128;
+
 /// What the jail may reach, and where each rule came from. Never changed after it was made.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct NetPolicy {

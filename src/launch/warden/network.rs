@@ -9,6 +9,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
 };
 
+use crate::policy::net::PROXY_PORT;
+
 use super::Failure;
 
 /// The loopback interface is the first of every network namespace.
@@ -42,7 +44,7 @@ pub(super) fn doors(routes: &[(Ipv4Addr, u8)], ports: &[u16]) -> Result<Vec<Owne
         tcp(Ipv4Addr::LOCALHOST, 53)?,
         tcp(Ipv4Addr::UNSPECIFIED, 80)?,
         tcp(Ipv4Addr::UNSPECIFIED, 443)?,
-        tcp(Ipv4Addr::LOCALHOST, 3128)?,
+        tcp(Ipv4Addr::LOCALHOST, PROXY_PORT)?,
     ];
     for port in ports {
         doors.push(tcp(Ipv4Addr::LOCALHOST, *port)?);

@@ -9,14 +9,12 @@ use crate::host::system::MountKind;
 use crate::host::toolchains::InstallRow;
 use crate::plan::operation::Access;
 use crate::policy::files::{FileRules, Source};
+use crate::policy::net::PROXY_PORT;
 use crate::policy::origin::{Origin, Sourced};
 use crate::policy::{Facts, NetworkRule, Trust, env};
 
 use super::etc::{GIT_CONFIG, TRUST};
 use super::home::{INSTALLED, installed};
-
-/// The doors' proxy, for programs that want one; the others reach the same policy by name.
-const PROXY: &str = "http://127.0.0.1:3128";
 
 /// Names and addresses of the jail's own servers, which are reached without the proxy.
 const OWN_HOSTS: &str = "localhost,.localhost,ai-jail,127.0.0.1,127.0.0.0/8,0.0.0.0,::1";
@@ -116,8 +114,9 @@ pub(super) fn resolve(
         set("npm_config_fetch_retries", "0".into(), "there is no network");
     }
     if matches!(network, NetworkRule::Filtered(_)) {
+        // For programs that want a proxy; the others reach the same policy by name.
         for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
-            set(name, PROXY.into(), "the jail's door to the network");
+            set(name, format!("http://127.0.0.1:{PROXY_PORT}").into(), "the jail's door to the network");
         }
         for name in ["NO_PROXY", "no_proxy"] {
             set(name, OWN_HOSTS.into(), "the jail's own servers");
