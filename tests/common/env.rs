@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -213,7 +214,12 @@ impl TestEnv {
 
     /// Runs the same script as the same user without a jail: the control.
     pub fn outside(&self, script: &str) -> Output {
-        output_of(self.command("sh").args(["-c", script]), DEADLINE)
+        self.shell_in(&self.project(), script)
+    }
+
+    /// Runs a script outside, in another directory.
+    pub fn shell_in(&self, directory: &Path, script: &str) -> Output {
+        output_of(self.command("sh").args(["-c", script]).current_dir(directory), DEADLINE)
     }
 
     /// Puts the probe into the project and returns its path.
@@ -264,6 +270,19 @@ impl Drop for TestEnv {
             let _ = Command::new("chmod").args(["-R", "u+rwX"]).arg(self.root.path()).output();
         }
     }
+}
+
+/// A path as the text that arguments are made of.
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// A service outside whose socket lies at `place` and belongs to the environment's user.
+pub fn service(env: &TestEnv, place: &Path) -> UnixListener {
+    env.dir(place.parent().expect("a parent"));
+    let listener = UnixListener::bind(place).expect("bind");
+    env.give_away(place);
+    listener
 }
 
 /// Copies a program by another process: a descriptor that is open for writing here, and inherited by whatever

@@ -17,16 +17,19 @@
 mod agents;
 mod env;
 mod git;
+mod jails;
 mod probe;
+mod process;
 mod pty;
 mod require;
 mod run;
 pub mod servers;
 
 pub use agents::{AgentInstall, agents};
-pub use env::{SYSTEM_PATH, TestEnv};
+pub use env::{SYSTEM_PATH, TestEnv, service, text};
 pub use git::Git;
 pub use probe::{Answer, probe_path};
+pub use process::{children, descendants};
 pub use pty::Terminal;
 pub use require::{Feature, missing, on_path, under_ci};
 pub use run::{DEADLINE, Output, Running, eventually, output_of, start};

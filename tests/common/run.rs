@@ -60,6 +60,8 @@ pub struct Running {
     child: Child,
     stdout: Option<Receiver<Vec<u8>>>,
     stderr: Option<Receiver<Vec<u8>>>,
+    /// What was read of the standard output already.
+    read: Vec<u8>,
 }
 
 impl Running {
@@ -72,6 +74,30 @@ impl Running {
     pub fn kill(&mut self) {
         // A process that has ended already is as dead as was asked for.
         let _ = self.child.kill();
+    }
+
+    /// Waits until the process has written `text` to its standard output, and takes that out of it.
+    ///
+    /// # Panics
+    /// When the process ends without it, or the deadline passes.
+    #[track_caller]
+    pub fn take(&mut self, text: &str) {
+        let end = Instant::now() + DEADLINE;
+        let place = |read: &[u8]| read.windows(text.len()).position(|window| window == text.as_bytes());
+        loop {
+            if let Some(at) = place(&self.read) {
+                self.read.drain(at..at + text.len());
+                return;
+            }
+            let stream = self.stdout.as_ref().expect("not finished");
+            let Ok(chunk) = stream.recv_timeout(end.saturating_duration_since(Instant::now())) else { break };
+            self.read.extend(chunk);
+        }
+        self.kill();
+        let stream = self.stderr.take().expect("not finished");
+        let errors = collect(&stream, Duration::from_secs(1));
+        let [read, errors] = [&self.read, &errors].map(|bytes| String::from_utf8_lossy(bytes));
+        panic!("{text:?} never came: {read:?} {errors:?}");
     }
 
     /// Waits until the end or the deadline; then kills and says so.
@@ -93,8 +119,14 @@ impl Running {
         let rest = Duration::from_secs(5);
         Output {
             status,
-            stdout: self.stdout.take().map_or_else(String::new, |stream| collect(&stream, rest)),
-            stderr: self.stderr.take().map_or_else(String::new, |stream| collect(&stream, rest)),
+            stdout: self.stdout.take().map_or_else(String::new, |stream| {
+                let mut bytes = std::mem::take(&mut self.read);
+                bytes.extend(collect(&stream, rest));
+                String::from_utf8_lossy(&bytes).into_owned()
+            }),
+            stderr: self.stderr.take().map_or_else(String::new, |stream| {
+                String::from_utf8_lossy(&collect(&stream, rest)).into_owned()
+            }),
             timed_out,
         }
     }
@@ -116,7 +148,7 @@ pub fn start(command: &mut Command) -> Running {
         .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
     let stdout = child.stdout.take().map(drain);
     let stderr = child.stderr.take().map(drain);
-    Running { child, stdout, stderr }
+    Running { child, stdout, stderr, read: Vec::new() }
 }
 
 /// Runs `command` to its end within `deadline`.
@@ -151,11 +183,11 @@ fn drain(mut stream: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     receive
 }
 
-fn collect(stream: &Receiver<Vec<u8>>, deadline: Duration) -> String {
+fn collect(stream: &Receiver<Vec<u8>>, deadline: Duration) -> Vec<u8> {
     let end = Instant::now() + deadline;
     let mut bytes = Vec::new();
     while let Ok(chunk) = stream.recv_timeout(end.saturating_duration_since(Instant::now())) {
         bytes.extend(chunk);
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }

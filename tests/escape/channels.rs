@@ -1,24 +1,10 @@
 //! Unix sockets, FIFOs and devices of the host in the trees that a jail sees: covered when it starts and while it runs.
 //! Those that the jail makes are its own.
 
-use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::time::Duration;
 
-use super::common::{DEADLINE, Feature, Output, Running, TestEnv, eventually, missing, start};
+use super::common::{DEADLINE, Feature, Output, TestEnv, eventually, missing, service, start, text};
 use super::run_inside;
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
-}
-
-/// A service outside whose socket lies at `place`.
-fn service(env: &TestEnv, place: &Path) -> UnixListener {
-    env.dir(place.parent().expect("a parent"));
-    let listener = UnixListener::bind(place).expect("bind");
-    env.give_away(place);
-    listener
-}
 
 /// How a tree is shown.
 struct View {
@@ -147,30 +133,6 @@ fn a_socket_that_is_there_at_the_launch_is_covered_unless_it_is_named() {
     }
 }
 
-/// A jail that waits, in the directory of the test's own home, for the file `go`, and then runs `after`.
-fn waiting(env: &TestEnv, flags: &[&str], after: &str) -> Running {
-    let go = env.root().join("go");
-    let script =
-        format!(": > /tmp/x; echo begun; while [ ! -e {} ]; do sleep 0.02; done; {after}", go.display());
-    let ro = env.dir(env.root().join("signals"));
-    let script = script.replace(text(&go), text(&ro.join("go")));
-    let signals = ["--ro", text(&ro)];
-    // lockdown takes no grant: there the file is in the project.
-    let (flags, script) = if flags.contains(&"--lockdown") {
-        (flags.to_vec(), script.replace(text(&ro), text(&env.project())))
-    } else {
-        ([flags, &signals].concat(), script)
-    };
-    env.jail_running(flags.iter().copied().chain(["--", "sh", "-c", &script]))
-}
-
-fn go(env: &TestEnv) {
-    // Long after the trees are watched.
-    std::thread::sleep(Duration::from_millis(700));
-    env.file(env.root().join("signals/go"), "");
-    env.file("go", "");
-}
-
 /// Ends with 0 when the socket at `place` refuses in the end, at the latest after four seconds, and with 9 when not.
 fn until_refused(probe: &Path, place: &str) -> String {
     format!(
@@ -185,12 +147,10 @@ fn a_socket_that_a_service_outside_makes_while_the_jail_runs_is_covered() {
         let (env, flags, inside) = view.env();
         let place = env.root().join(view.place);
         let probe = env.probe();
-        let running = waiting(&env, &borrowed(&flags), &until_refused(&probe, &inside));
-        std::thread::sleep(Duration::from_millis(300));
+        let running = env.jail_waiting(&borrowed(&flags), "", &until_refused(&probe, &inside));
         let _listener = service(&env, &place);
         env.probe_outside(["unix", text(&place)]).must_work(view.what);
-        go(&env);
-        let output = running.finish(DEADLINE);
+        let output = env.let_go(running);
         assert_eq!(output.code(), 0, "{}: the jail talks to it: {output:#?}", view.what);
         assert!(
             output.stderr.contains("appeared while the jail ran and was covered"),
@@ -209,28 +169,24 @@ fn a_socket_that_comes_with_its_directory_or_again_and_again_is_covered() {
     let _listener = service(&env, &elsewhere);
     let place = env.project().join("deep/made/app.sock");
     env.dir("deep");
-    let running = waiting(&env, &[], &until_refused(&probe, text(&place)));
-    std::thread::sleep(Duration::from_millis(300));
+    let running = env.jail_waiting(&[], "", &until_refused(&probe, text(&place)));
     std::fs::rename(elsewhere.parent().expect("a parent"), place.parent().expect("a parent"))
         .expect("rename");
     env.probe_outside(["unix", text(&place)]).must_work("the moved socket");
-    go(&env);
-    let output = running.finish(DEADLINE);
+    let output = env.let_go(running);
     assert_eq!(output.code(), 0, "{output:#?}");
 
     let env = TestEnv::new();
     let probe = env.probe();
     let place = env.project().join("app.sock");
-    let running = waiting(&env, &[], &until_refused(&probe, text(&place)));
-    std::thread::sleep(Duration::from_millis(300));
+    let running = env.jail_waiting(&[], "", &until_refused(&probe, text(&place)));
     let mut listener = None;
     for _ in 0..50 {
         drop(listener.take());
         let _ = std::fs::remove_file(&place);
         listener = Some(service(&env, &place));
     }
-    go(&env);
-    let output = running.finish(DEADLINE);
+    let output = env.let_go(running);
     assert_eq!(output.code(), 0, "{output:#?}");
     drop(listener);
 }
@@ -312,12 +268,11 @@ fn a_second_jail_on_the_project_does_not_reach_the_sockets_of_the_first() {
     env.file("serve.py", serve);
     let place = env.project().join("one.sock");
     let probe = env.probe();
-    let second = waiting(&env, &[], &until_refused(&probe, text(&place)));
+    let second = env.jail_waiting(&[], "", &until_refused(&probe, text(&place)));
     let _first = env.jail_running(["-q", "--", "python3", "serve.py"]);
     assert!(eventually(DEADLINE, || env.project().join("up").exists()), "the first jail serves");
     env.probe_outside(["unix", text(&place)]).must_work("the socket, from outside");
-    go(&env);
-    let output = second.finish(DEADLINE);
+    let output = env.let_go(second);
     assert_eq!(output.code(), 0, "one that was running: {output:#?}");
     env.probe_inside(["unix", text(&place)]).must_fail("one that starts later");
 }
@@ -350,12 +305,10 @@ fn a_fifo_of_the_host_is_covered_where_the_jail_cannot_have_made_it() {
         "i=0; while [ $i -lt 100 ]; do test -p {} || exit 0; i=$((i+1)); sleep 0.02; done; exit 9",
         place.display()
     );
-    let running = waiting(&env, &["--ro", text(&data)], &after);
-    std::thread::sleep(Duration::from_millis(300));
+    let running = env.jail_waiting(&["--ro", text(&data)], "", &after);
     make(&env, &place);
     assert!(env.outside(&format!("test -p {}", place.display())).success(), "control");
-    go(&env);
-    let output = running.finish(DEADLINE);
+    let output = env.let_go(running);
     assert_eq!(output.code(), 0, "{output:#?}");
 }
 
@@ -376,9 +329,7 @@ fn device_nodes_in_the_trees_mean_nothing() {
     }
     // Made meanwhile.
     let place = env.project().join("late");
-    let running = waiting(&env, &[], &format!("{} && exit 9; exit 0", read(&place)));
-    std::thread::sleep(Duration::from_millis(300));
+    let running = env.jail_waiting(&[], "", &format!("{} && exit 9; exit 0", read(&place)));
     env.outside(&format!("mknod -m 666 {} c 1 5", place.display())).ok();
-    go(&env);
-    assert_eq!(running.finish(DEADLINE).code(), 0);
+    assert_eq!(env.let_go(running).code(), 0);
 }

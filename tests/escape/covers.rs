@@ -392,13 +392,11 @@ fn what_appears_or_is_replaced_while_the_jail_runs_is_covered() {
         env.file("go", "");
         let output = running.finish(DEADLINE);
         assert_eq!(output.code(), 0, "{profile} {who}: {output:#?}");
-        let log = fs::read_dir(env.home().join(".local/state/ai-jail/log")).expect("the log");
-        let texts: Vec<String> =
-            log.flatten().filter_map(|file| fs::read_to_string(file.path()).ok()).collect();
-        let said = |part: &str| texts.iter().any(|text| text.contains(part));
-        assert!(said("new.pem appeared and is covered (denied)"), "{texts:?}");
-        assert!(said("conf/local.yml was replaced outside and is covered again (masked)"), "{texts:?}");
-        assert!(said("was covered") && said("times while the jail ran"), "{texts:?}");
+        let log = env.log();
+        let said = |part: &str| log.contains(part);
+        assert!(said("new.pem appeared and is covered (denied)"), "{log}");
+        assert!(said("conf/local.yml was replaced outside and is covered again (masked)"), "{log}");
+        assert!(said("was covered") && said("times while the jail ran"), "{log}");
     }
 }
 

@@ -4,23 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use super::common::{DEADLINE, Git, TestEnv, eventually, output_of, start};
+use super::common::{DEADLINE, Git, TestEnv, eventually, output_of, start, text};
 use super::{run_inside, with_root};
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
-}
-
-/// A launch with `flags` is refused with one sentence of ours that holds `says`, before bubblewrap is started.
-#[track_caller]
-fn refused(env: &TestEnv, flags: &[&str], says: &str) {
-    let output = env.jail(flags.iter().copied().chain(["--", "true"]));
-    let message = output.refused();
-    assert!(message.contains(says), "{flags:?} should say {says:?}: {message}");
-    for raw in ["os error", "bwrap:", "doctor"] {
-        assert!(!message.contains(raw), "{flags:?} says {raw:?}: {message}");
-    }
-}
 
 #[test]
 fn a_running_jail_that_swaps_a_directory_above_the_project_or_a_grant_shows_nothing_else() {
@@ -116,17 +101,17 @@ fn no_part_of_what_is_protected_is_opened_singly() {
     env.dir(env.home().join(".config/ai-jail"));
     env.dir(env.home().join(".config/fish"));
     for path in [".git", ".git/hooks", ".git/config", ".vscode", ".envrc"] {
-        refused(&env, &["--rw", path], "protected path");
+        env.refused_saying(&["--rw", path], &["true"], "protected path");
         env.jail(["--ro", path, "--", "true"]).ok();
     }
     let git = env.project().join(".git");
-    refused(&env, &["--rw", &format!("{}:/mnt/g", git.display())], "protected path");
-    refused(&env, &["--project", text(&git)], "git's own directory");
-    refused(&env, &["--rw", text(&env.home().join(".config/fish"))], "protected path");
+    env.refused_saying(&["--rw", &format!("{}:/mnt/g", git.display())], &["true"], "protected path");
+    env.refused_saying(&["--project", text(&git)], &["true"], "git's own directory");
+    env.refused_saying(&["--rw", text(&env.home().join(".config/fish"))], &["true"], "protected path");
     for access in ["--ro", "--rw"] {
-        refused(&env, &[access, text(&env.config_dir())], "ai-jail's own");
+        env.refused_saying(&[access, text(&env.config_dir())], &["true"], "ai-jail's own");
     }
-    refused(&env, &["--project", text(&env.config_dir())], "ai-jail keeps its own things");
+    env.refused_saying(&["--project", text(&env.config_dir())], &["true"], "ai-jail keeps its own things");
 }
 
 #[test]
@@ -224,7 +209,7 @@ fn a_grant_does_not_follow_a_symlink_out_of_what_an_agent_writes() {
     symlink("real", env.project().join("rl")).expect("symlink");
     for path in ["./f", "d", "d/notes"] {
         for access in ["--ro", "--rw"] {
-            refused(&env, &[access, path], "leads out of");
+            env.refused_saying(&[access, path], &["true"], "leads out of");
         }
     }
     for path in ["rl", "rl/file"] {
@@ -233,7 +218,7 @@ fn a_grant_does_not_follow_a_symlink_out_of_what_an_agent_writes() {
     }
     let other = env.dir(env.root().join("other"));
     symlink(env.root().join("private"), other.join("out")).expect("symlink");
-    refused(&env, &["--rw", text(&other), "--ro", text(&other.join("out"))], "leads out of");
+    env.refused_saying(&["--rw", text(&other), "--ro", text(&other.join("out"))], &["true"], "leads out of");
     // A link of the user's own is the user's word.
     let own = env.home().join("own");
     symlink(env.root().join("private"), &own).expect("symlink");
@@ -282,7 +267,7 @@ fn places_of_the_system_are_no_project() {
         "/home",
     ] {
         if Path::new(place).is_dir() {
-            refused(&env, &["--project", place], "cannot be the project");
+            env.refused_saying(&["--project", place], &["true"], "cannot be the project");
             let mut command = env.launcher(["--", "true"]);
             output_of(command.current_dir(place), DEADLINE).refused();
         }
@@ -315,13 +300,17 @@ fn a_grant_without_a_place_in_the_jail_is_refused_in_a_sentence() {
         &above,
         text(&env.project()),
     ] {
-        refused(&env, &["--ro", &at(&real, dest)], "cannot be granted");
-        refused(&env, &["--ro", &at(&file, dest)], "cannot be granted");
+        env.refused_saying(&["--ro", &at(&real, dest)], &["true"], "cannot be granted");
+        env.refused_saying(&["--ro", &at(&file, dest)], &["true"], "cannot be granted");
     }
     for source in ["/proc", "/proc/self", "/dev", "/dev/null", "/sys", "/run", "/tmp", "/etc"] {
-        refused(&env, &["--ro", source], "cannot be granted");
+        env.refused_saying(&["--ro", source], &["true"], "cannot be granted");
     }
-    refused(&env, &["--ro", &at(&real, text(&env.project().join("missing")))], "nothing is made");
+    env.refused_saying(
+        &["--ro", &at(&real, text(&env.project().join("missing")))],
+        &["true"],
+        "nothing is made",
+    );
     let mut command = env.launcher(["--ro", "..", "--", "true"]);
     let output = output_of(command.current_dir(home.join("sub")), DEADLINE);
     assert!(output.refused().contains("whole home"), "{output:#?}");

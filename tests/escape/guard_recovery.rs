@@ -4,19 +4,11 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use super::common::{DEADLINE, Feature, Git, Output, Running, TestEnv, eventually, missing, output_of};
+use super::common::{DEADLINE, Feature, Git, Output, TestEnv, eventually, missing, output_of};
 use super::run_inside;
 
 /// How long the guard may take on a loaded machine.
 const SOON: Duration = Duration::from_secs(5);
-
-/// A jail that runs `script` and then waits to be killed or for the file `go`.
-fn waiting(env: &TestEnv, script: &str) -> Running {
-    let script = format!("{script}\n: > begun; while [ ! -e go ]; do sleep 0.02; done");
-    let running = env.jail_running(["--", "sh", "-c", &script]);
-    assert!(eventually(DEADLINE, || env.project().join("begun").exists()), "the jail did not start");
-    running
-}
 
 fn read(env: &TestEnv, name: &str) -> Option<String> {
     std::fs::read_to_string(env.project().join(name)).ok()
@@ -105,7 +97,7 @@ fn refactoring_works_around_what_is_protected() {
 fn after_a_kill_what_was_renamed_is_the_users_and_what_stands_in_its_place_is_not() {
     let plant = "mv packages/a packages/c && mkdir -p packages/a/.vscode packages/a/tools";
     let env = packages();
-    let mut running = waiting(&env, plant);
+    let mut running = env.jail_waiting(&[], plant, "");
     running.kill();
     drop(running);
     // By another hand, so that nobody takes them away before the next launch.
@@ -157,11 +149,10 @@ fn nothing_is_brought_back_while_a_jail_runs_there() {
     let env = TestEnv::new();
     run_inside(&env, &[], "echo planted > .envrc").ok();
     let session = session(&env);
-    let running = waiting(&env, "");
+    let running = env.jail_waiting(&[], "", "");
     let refused = env.jail(["quarantine", "restore", &session]);
     assert!(refused.refused().contains("runs there"), "{refused:#?}");
-    env.file("go", "");
-    running.finish(DEADLINE).ok();
+    env.let_go(running).ok();
     env.jail(["quarantine", "restore", &session]).ok();
     assert_eq!(read(&env, ".envrc").as_deref(), Some("planted\n"));
     let output = env.jail(["--", "true"]);
@@ -173,7 +164,7 @@ fn nothing_is_brought_back_while_a_jail_runs_there() {
 #[test]
 fn what_is_brought_back_after_a_kill_stays() {
     let env = TestEnv::new();
-    let mut running = waiting(&env, "echo planted > .envrc");
+    let mut running = env.jail_waiting(&[], "echo planted > .envrc", "");
     assert!(eventually(SOON, || !listed(&env).is_empty()), "it is taken while the jail runs");
     running.kill();
     drop(running);

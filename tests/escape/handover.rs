@@ -3,9 +3,8 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
-use super::common::{DEADLINE, Git, Output, TestEnv, output_of};
+use super::common::{Git, Output, TestEnv};
 
 const SAID: &str = "look at what other tools run or obey";
 
@@ -29,6 +28,12 @@ fn repository() -> TestEnv {
     // What was written in the moment of a launch counts as new.
     std::thread::sleep(std::time::Duration::from_millis(50));
     env
+}
+
+/// An identity, and submodules that lie on this machine.
+fn git_config(env: &TestEnv) {
+    let text = "[user]\n\tname = x\n\temail = x@y\n[protocol \"file\"]\n\tallow = always\n";
+    env.file(env.home().join(".gitconfig"), text);
 }
 
 #[test]
@@ -61,9 +66,7 @@ fn each_kind_is_told_by_its_name() {
         let output = env.inside(script);
         output.ok();
         assert!(said(&output).contains(expected), "{script}: {output:#?}");
-        let log = fs::read_dir(env.home().join(".local/state/ai-jail/log")).expect("a log");
-        let log: String =
-            log.map(|entry| fs::read_to_string(entry.expect("an entry").path()).expect("text")).collect();
+        let log = env.log();
         assert!(log.contains("\"hand-over\""), "{script}: {log}");
         // The next session does not tell it again.
         let next = env.inside("true");
@@ -167,40 +170,24 @@ fn a_session_that_did_nothing_leaves_the_status_as_it_was() {
     fs::remove_dir(env.project()).expect("an empty project");
     let main = env.dir(env.root().join("main"));
     let make = "git init -q -b main && echo x > x && git add x && git commit -q -m x";
-    env.file(
-        env.home().join(".gitconfig"),
-        "[user]\n\tname = x\n\temail = x@y\n[protocol \"file\"]\n\tallow = always\n",
-    );
-    let shell = |script: &str, at: &Path| {
-        let mut command = env.command("sh");
-        command.args(["-c", script]).current_dir(at);
-        output_of(&mut command, DEADLINE).ok().to_owned()
-    };
-    shell(&format!("{make} && git worktree add -q ../linked"), &main);
+    git_config(&env);
+    env.shell_in(&main, &format!("{make} && git worktree add -q ../linked")).ok();
     env.file(".env", "TOKEN=x\n");
     same(&env, "a worktree");
 
     let env = TestEnv::with_project_name("super/module");
     fs::remove_dir(env.project()).expect("an empty project");
     let (origin, outer) = (env.dir(env.root().join("origin")), env.root().join("super"));
-    env.file(
-        env.home().join(".gitconfig"),
-        "[user]\n\tname = x\n\temail = x@y\n[protocol \"file\"]\n\tallow = always\n",
-    );
-    let shell = |script: &str, at: &Path| {
-        let mut command = env.command("sh");
-        command.args(["-c", script]).current_dir(at);
-        output_of(&mut command, DEADLINE).ok().to_owned()
-    };
-    shell(make, &origin);
-    shell(
-        &format!("{make} && git submodule --quiet add {} module && git commit -qm module", origin.display()),
-        &outer,
-    );
+    git_config(&env);
+    env.shell_in(&origin, make).ok();
+    let module =
+        format!("{make} && git submodule --quiet add {} module && git commit -qm module", origin.display());
+    env.shell_in(&outer, &module).ok();
     env.file(".env", "TOKEN=x\n");
-    let outer_before = shell("git status --porcelain", &outer);
+    let outer_status = || env.shell_in(&outer, "git status --porcelain").ok().to_owned();
+    let outer_before = outer_status();
     same(&env, "a submodule");
-    assert_eq!(shell("git status --porcelain", &outer), outer_before, "of the outer repository");
+    assert_eq!(outer_status(), outer_before, "of the outer repository");
 }
 
 #[test]

@@ -3,11 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use super::common::{Feature, Output, SYSTEM_PATH, TestEnv, missing, on_path};
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
-}
+use super::common::{Feature, Output, SYSTEM_PATH, TestEnv, missing, on_path, text};
 
 fn run(env: &TestEnv, project: &Path, script: &str) -> Output {
     let begun = format!("echo begun; {script}; true");

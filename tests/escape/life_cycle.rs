@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::common::{
-    DEADLINE, Feature, Output, Running, Terminal, TestEnv, eventually, missing, output_of, start,
+    DEADLINE, Feature, Output, Running, Terminal, TestEnv, descendants, eventually, missing, output_of, start,
 };
 use super::unique;
 
@@ -329,30 +329,4 @@ fn hostile_circumstances_make_no_difference() {
         }
     }
     assert!(different.is_empty(), "{}", different.join("\n"));
-}
-
-/// All processes below `pid`: id and name.
-fn descendants(pid: i32) -> Vec<(i32, String)> {
-    let mut found = Vec::new();
-    let mut waiting = vec![pid];
-    while let Some(parent) = waiting.pop() {
-        let next = children(parent);
-        waiting.extend(next.iter().map(|(id, _)| *id));
-        found.extend(next);
-    }
-    found
-}
-
-/// The children of `pid`: id and name.
-pub(super) fn children(pid: i32) -> Vec<(i32, String)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
-        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-        let Some((head, tail)) = stat.rsplit_once(')') else { continue };
-        let Some((id, name)) = head.split_once(" (") else { continue };
-        if tail.split_whitespace().nth(1) == Some(&pid.to_string()) {
-            found.push((id.parse().expect("a pid"), name.to_owned()));
-        }
-    }
-    found
 }

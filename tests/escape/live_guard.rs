@@ -3,23 +3,10 @@
 
 use std::time::Duration;
 
-use super::common::{DEADLINE, Git, Output, Running, TestEnv, eventually};
+use super::common::{DEADLINE, Git, TestEnv, eventually};
 
 /// How long the guard may take. It needs milliseconds; machines that test are loaded.
 const SOON: Duration = Duration::from_secs(2);
-
-/// A jail that waits, in the project, for the file `go`.
-fn waiting(env: &TestEnv, before: &str, after: &str) -> Running {
-    let script = format!("{before}\n: > begun; while [ ! -e go ]; do sleep 0.02; done\n{after}");
-    let running = env.jail_running(["--", "sh", "-c", &script]);
-    assert!(eventually(DEADLINE, || env.project().join("begun").exists()), "the jail did not start");
-    running
-}
-
-fn end(env: &TestEnv, running: Running) -> Output {
-    env.file("go", "");
-    running.finish(DEADLINE)
-}
 
 #[test]
 fn what_makes_a_directory_and_fills_it_does_not_fail_and_leaves_nothing() {
@@ -66,9 +53,9 @@ fn what_appears_in_a_protected_place_is_gone_while_the_jail_runs() {
         assert!(there(&control), "control: {script} makes it outside");
 
         let env = repository();
-        let running = waiting(&env, &format!("{git}; {script}; true"), "");
+        let running = env.jail_waiting(&[], &format!("{git}; {script}; true"), "");
         assert!(eventually(SOON, || !there(&env)), "{script}: {name} is there while the jail runs");
-        let output = end(&env, running);
+        let output = env.let_go(running);
         assert!(output.stderr.contains("held back"), "{script}: {output:#?}");
         assert!(!there(&env), "{script}: {name} is there afterwards");
         let listed = env.jail(["quarantine", "list"]);
@@ -89,10 +76,10 @@ fn what_stands_in_the_place_of_a_renamed_directory_is_new_and_what_moved_with_it
     assert!(control.project().join("sub/.envrc").exists(), "control");
 
     let env = prepared();
-    let running = waiting(&env, script, "echo x >> moved/.envrc && exit 9; exit 0");
+    let running = env.jail_waiting(&[], script, "echo x >> moved/.envrc && exit 9; exit 0");
     let there = || env.project().join("sub/.envrc").exists();
     assert!(eventually(SOON, || !there()), "it is there while the jail runs");
-    assert_eq!(end(&env, running).code(), 0, "what moved can be written");
+    assert_eq!(env.let_go(running).code(), 0, "what moved can be written");
     assert!(!there());
     assert_eq!(std::fs::read_to_string(env.project().join("moved/.envrc")).expect("it stays"), "mine\n");
 }
@@ -103,7 +90,7 @@ fn what_is_moved_outside_stays_protected_and_what_takes_its_place_is_new() {
     env.file("sub/.envrc", "mine\n");
     let write = "mkdir sub; echo evil > sub/.envrc; : > made; while [ ! -e gone ]; do sleep 0.02; done";
     let after = format!("{write}; echo x >> moved/.envrc && exit 9; exit 0");
-    let running = waiting(&env, "", &after);
+    let running = env.jail_waiting(&[], "", &after);
     env.outside("mv sub moved").ok();
     env.file("go", "");
     assert!(eventually(DEADLINE, || env.project().join("made").exists()), "the script goes on");
@@ -140,9 +127,9 @@ fn a_protected_file_that_is_replaced_outside_is_covered_again() {
         env.file(".vscode/tasks.json", "{}\n");
         env.outside(&format!("echo '#' >> {name}")).ok();
         let write = format!("echo '#' >> {name}");
-        let running = waiting(&env, &format!("{write} && exit 9"), &until_refused(&write));
+        let running = env.jail_waiting(&[], &format!("{write} && exit 9"), &until_refused(&write));
         env.outside(host).ok();
-        let output = end(&env, running);
+        let output = env.let_go(running);
         assert_eq!(output.code(), 0, "{what}: {name} can be written inside: {output:#?}");
     }
 }
@@ -150,28 +137,28 @@ fn a_protected_file_that_is_replaced_outside_is_covered_again() {
 #[test]
 fn a_loop_of_replacements_leaves_the_file_covered() {
     let env = repository();
-    let running = waiting(&env, "", &until_refused("echo '#' >> .git/config"));
+    let running = env.jail_waiting(&[], "", &until_refused("echo '#' >> .git/config"));
     let script = "end=$(($(date +%s) + 2)); while [ $(date +%s) -le $end ]; do cp .git/config n; mv n .git/config; done";
     env.outside(script).ok();
-    let output = end(&env, running);
+    let output = env.let_go(running);
     assert_eq!(output.code(), 0, "{output:#?}");
 }
 
 #[test]
 fn a_setting_that_runs_programs_and_came_meanwhile_is_the_first_thing_to_be_said() {
     let env = repository();
-    let running = waiting(&env, "echo x > .envrc", "sleep 0.3");
+    let running = env.jail_waiting(&[], "echo x > .envrc", "sleep 0.3");
     env.outside("git config user.name someone; git config core.fsmonitor true").ok();
-    let output = end(&env, running);
+    let output = env.let_go(running);
     let line = output.stderr.lines().find(|line| line.contains(".git/config")).unwrap_or_default();
     assert!(line.contains("now says core.fsmonitor: look at it"), "{output:#?}");
     let first = output.stderr.find("core.fsmonitor").expect("said");
     assert!(output.stderr.find("held back").is_none_or(|other| first < other), "{output:#?}");
 
     let env = repository();
-    let running = waiting(&env, "", "sleep 0.3");
+    let running = env.jail_waiting(&[], "", "sleep 0.3");
     env.outside("git config user.name someone").ok();
-    let output = end(&env, running);
+    let output = env.let_go(running);
     assert!(!output.stderr.contains("look at it"), "a harmless setting is nothing to look at: {output:#?}");
 }
 
@@ -260,11 +247,11 @@ fn a_file_that_an_editor_saved_with_a_backup_stays_the_users_and_protected() {
     env.file("sub/.envrc", "mine\n");
     let plant = "mv sub moved && mkdir sub && echo evil > sub/.envrc";
     let after = format!("echo x >> sub/.envrc && exit 9; {plant}; exit 0");
-    let running = waiting(&env, "", &after);
+    let running = env.jail_waiting(&[], "", &after);
     env.outside("mv sub/.envrc sub/.envrc~ && echo saved > sub/.envrc && rm sub/.envrc~").ok();
     // It is covered again within milliseconds.
     std::thread::sleep(SOON / 2);
-    let output = end(&env, running);
+    let output = env.let_go(running);
     assert_eq!(output.code(), 0, "what was saved can be written: {output:#?}");
     let read = |name: &str| std::fs::read_to_string(env.project().join(name)).ok();
     assert_eq!(read("moved/.envrc").as_deref(), Some("saved\n"), "{output:#?}");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::common::{DEADLINE, Git, Running, TestEnv, eventually};
+use super::common::{Git, TestEnv};
 use super::unique;
 
 const KEY: &str = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIE\n-----END PRIVATE KEY-----\n";
@@ -257,23 +257,15 @@ fn a_tree_with_too_many_secrets_is_said_and_refused_where_all_must_be_found() {
         assert!(env.jail(["--profile", profile, "--", "true"]).refused().contains("4000"), "{profile}");
     }
 }
-/// A jail that waits for the file `go`.
-fn waiting(env: &TestEnv, after: &str) -> Running {
-    let script = format!(": > begun; while [ ! -e go ]; do sleep 0.02; done; {after}");
-    let running = env.jail_running(["--", "sh", "-c", &script]);
-    assert!(eventually(DEADLINE, || env.project().join("begun").exists()), "the jail did not start");
-    running
-}
 
 #[test]
 fn a_secret_that_is_replaced_outside_is_masked_again() {
     for replace in ["echo T=new > n && mv n .env", "mv .env .env~ && echo T=new > .env && rm .env~"] {
         let env = TestEnv::new();
         env.file(".env", "T=old\n");
-        let running = waiting(&env, "sleep 1; cat .env; exit 0");
+        let running = env.jail_waiting(&[], "", "sleep 1; cat .env; exit 0");
         env.outside(replace).ok();
-        env.file("go", "");
-        let output = running.finish(DEADLINE);
+        let output = env.let_go(running);
         assert_eq!(output.ok(), "", "{replace}: {output:#?}");
         assert_eq!(fs::read_to_string(env.project().join(".env")).expect("it stays"), "T=new\n");
     }

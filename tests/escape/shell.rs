@@ -5,8 +5,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{LocalModes, Termios};
 
-use super::common::{Terminal, TestEnv, eventually};
-use super::life_cycle::children;
+use super::common::{Terminal, TestEnv, children, eventually};
 
 const WAIT: Duration = Duration::from_secs(30);
 

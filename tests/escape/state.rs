@@ -78,12 +78,6 @@ fn run(env: &TestEnv, flags: &[&str], command: &str, script: &str) -> Output {
     output
 }
 
-fn refused(env: &TestEnv, flags: &[&str], says: &str) {
-    let output = env.jail(flags.iter().copied().chain(["--", "claude", "-c", "true"]));
-    let message = output.refused();
-    assert!(message.contains(says) && !message.contains("os error"), "should say {says:?}: {message}");
-}
-
 fn in_home(env: &TestEnv, path: &str) -> String {
     fs::read_to_string(env.home().join(path)).unwrap_or_default()
 }
@@ -219,7 +213,7 @@ fn a_state_directory_that_is_or_becomes_a_symlink_is_refused() {
     // Between two runs.
     fs::rename(home.join(".claude"), home.join("old")).expect("rename");
     symlink(&victim, home.join(".claude")).expect("symlink");
-    refused(&env, &shared, "it is a symlink");
+    env.refused_saying(&shared, &["claude", "-c", "true"], "it is a symlink");
     fs::remove_file(home.join(".claude")).expect("remove");
     fs::rename(home.join("old"), home.join(".claude")).expect("rename");
     // On the way.
@@ -231,18 +225,18 @@ fn a_state_directory_that_is_or_becomes_a_symlink_is_refused() {
     env.outside("cd; rm .local/share; mv .local/s2 .local/share").ok();
     // A part of it.
     symlink(&victim, home.join(".claude/shell-snapshots")).expect("symlink");
-    refused(&env, &shared, "it is a symlink");
+    env.refused_saying(&shared, &["claude", "-c", "true"], "it is a symlink");
     fs::remove_file(home.join(".claude/shell-snapshots")).expect("remove");
     // A file in its place, and one that nobody may look into.
     fs::rename(home.join(".claude"), home.join("old")).expect("rename");
     env.file(home.join(".claude"), "");
-    refused(&env, &shared, "it is not a directory");
+    env.refused_saying(&shared, &["claude", "-c", "true"], "it is not a directory");
     fs::remove_file(home.join(".claude")).expect("remove");
     fs::rename(home.join("old"), home.join(".claude")).expect("rename");
     // Closing a directory stops nobody who is root outside.
     if env.uid() != 0 {
         fs::set_permissions(home.join(".claude"), fs::Permissions::from_mode(0o000)).expect("chmod");
-        refused(&env, &shared, ".claude");
+        env.refused_saying(&shared, &["claude", "-c", "true"], ".claude");
         fs::set_permissions(home.join(".claude"), fs::Permissions::from_mode(0o700)).expect("chmod");
     }
     run(&env, &shared, "claude", "true").ok();
@@ -257,7 +251,7 @@ fn the_jails_own_state_that_becomes_a_symlink_is_refused() {
     assert!(store.join("x").exists(), "control: it is kept there");
     fs::rename(&store, env.root().join("old")).expect("rename");
     symlink(&victim, &store).expect("symlink");
-    refused(&env, &[], "symlink");
+    env.refused_saying(&[], &["claude", "-c", "true"], "symlink");
     assert_eq!(fs::read_dir(&victim).expect("read").count(), 0);
 }
 

@@ -5,29 +5,8 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::common::{DEADLINE, Feature, TestEnv, eventually, missing, output_of, start};
+use super::common::{DEADLINE, Feature, TestEnv, eventually, missing, output_of, service, start, text};
 use super::run_inside;
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
-}
-
-/// A launch with `flags` is refused with one sentence that holds `says`.
-#[track_caller]
-fn refused(env: &TestEnv, flags: &[&str], says: &str) {
-    let output = env.jail(flags.iter().copied().chain(["--", "true"]));
-    let message = output.refused();
-    assert!(message.contains(says), "{flags:?} should say {says:?}: {message}");
-    assert_eq!(message.lines().count(), 1, "{flags:?}: {message}");
-}
-
-/// A service of the test's own at `place`; its socket belongs to the environment's user.
-fn service(env: &TestEnv, place: &Path) -> UnixListener {
-    env.dir(place.parent().expect("a parent"));
-    let listener = UnixListener::bind(place).expect("bind");
-    env.give_away(place);
-    listener
-}
 
 #[test]
 fn a_granted_ssh_agent_works_and_no_other_way_leads_to_it() {
@@ -264,13 +243,13 @@ fn what_cannot_be_granted_is_refused_with_the_reason() {
         (&["--lockdown", "--socket", text(&gone)], "does not go with the profile lockdown"),
     ];
     for (flags, says) in cases {
-        refused(&env, flags, says);
+        env.refused_saying(flags, &["true"], says);
     }
     let env = set.iter().fold(env, |env, (name, value)| env.var(name, value));
-    refused(&env, &["--grant", "ssh-agent"], "there is nothing there");
-    refused(&env, &["--grant", "docker"], "--allow-host");
-    refused(&env, &["--grant", "x11"], "SSH forwards it");
-    refused(&env, &["--grant", "dbus"], "abstract socket");
+    env.refused_saying(&["--grant", "ssh-agent"], &["true"], "there is nothing there");
+    env.refused_saying(&["--grant", "docker"], &["true"], "--allow-host");
+    env.refused_saying(&["--grant", "x11"], &["true"], "SSH forwards it");
+    env.refused_saying(&["--grant", "dbus"], &["true"], "abstract socket");
 }
 
 #[test]
@@ -281,10 +260,10 @@ fn a_symlink_that_an_agent_may_have_made_grants_nothing() {
     symlink(&place, env.project().join("dev.sock")).expect("symlink");
     let (link, place) = (env.project().join("dev.sock"), text(&place));
     env.probe_outside(["unix", text(&link)]).must_work("the link");
-    refused(&env, &["--socket", text(&link)], "where an agent may have made it");
+    env.refused_saying(&["--socket", text(&link)], &["true"], "where an agent may have made it");
     env.probe_with(&["--socket", place], ["unix", place]).must_work("what it leads to");
     let env = env.var("SSH_AUTH_SOCK", &link);
-    refused(&env, &["--grant", "ssh-agent"], "where an agent may have made it");
+    env.refused_saying(&["--grant", "ssh-agent"], &["true"], "where an agent may have made it");
     // A copied file neither: it could be made to lead to a key.
     let env = TestEnv::new();
     let agent = env.root().join("agent.sock");
@@ -294,7 +273,7 @@ fn a_symlink_that_an_agent_may_have_made_grants_nothing() {
     symlink(env.project().join("known_hosts"), env.home().join(".ssh/known_hosts")).expect("symlink");
     let env = env.var("SSH_AUTH_SOCK", &agent);
     assert_eq!(env.outside("cat ~/.ssh/known_hosts").ok(), "private", "control");
-    refused(&env, &["--grant", "ssh-agent"], "where an agent may have made it");
+    env.refused_saying(&["--grant", "ssh-agent"], &["true"], "where an agent may have made it");
 }
 
 #[test]
@@ -340,7 +319,7 @@ fn a_granted_device_works_as_outside() {
         } else {
             "there is no /dev/kvm"
         };
-        return refused(&env, &["--grant", "kvm"], says);
+        return env.refused_saying(&["--grant", "kvm"], &["true"], says);
     }
     assert_eq!(run_inside(&env, &["--grant", "kvm"], &script).ok(), format!("begun\n{}", outside.ok()));
     let strict = run_inside(&env, &["--profile", "strict", "--grant", "kvm"], &script);

@@ -1,7 +1,6 @@
 //! tmux as a witness: a real terminal with a clipboard that can be read, modes that can be asked for, and a picture that can
 //! be compared.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use super::common::{Feature, Output, TestEnv, eventually, output_of};
+use super::common::{Feature, Output, TestEnv, descendants, eventually, output_of};
 use super::unique;
 
 const WAIT: Duration = Duration::from_secs(60);
@@ -302,24 +301,6 @@ fn whatever_a_command_leaves_behind_the_shell_is_as_before() {
         let coloured = tmux.ask(&["capture-pane", "-p", "-e"]).ok().to_owned();
         assert!(!coloured.contains('\x1b') && !coloured.contains('\x0e'), "{sequence}: {coloured:?}");
     }
-}
-
-/// The processes below one, with their names, parents first.
-fn descendants(of: i32) -> Vec<(i32, String)> {
-    let mut found = Vec::new();
-    let mut next = vec![of];
-    while let Some(parent) = next.pop() {
-        let children =
-            std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
-        for child in children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()) {
-            let mut name = String::new();
-            let comm = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
-            let _ = write!(name, "{} ({child})", comm.trim_end());
-            found.push((child, name));
-            next.push(child);
-        }
-    }
-    found
 }
 
 #[test]
