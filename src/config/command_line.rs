@@ -89,7 +89,7 @@ pub fn tables(options: &RunOptions, cwd: &Path, home: &Path, warnings: &mut Vec<
         deny: list("--deny-host", &options.deny_host, values::host_pattern)?,
         allow_private: list("--allow-private", &options.allow_private, values::host)?,
         forward: list("--forward", &options.forward, values::forward_port)?,
-        publish: list("--publish", &options.publish, values::port)?,
+        publish: list("--publish", &options.publish, values::publish_port)?,
         limits: limits(&options.limit)?,
         summary: options.no_summary.then(|| flag("--no-summary", false)),
         ..Tables::default()

@@ -221,13 +221,18 @@ fn apply(settings: &mut Settings, tables: &Tables, hosts: HostsFrom, outside: &m
     settings.env.extend(tables.env.clone());
     set(&mut settings.network, &tables.network);
     match hosts {
-        HostsFrom::All => settings.allow.extend(tables.allow.iter().cloned()),
-        HostsFrom::CommandLine => tables.allow.iter().for_each(|pattern| outside.push(&pattern.origin)),
+        HostsFrom::All => {
+            settings.allow.extend(tables.allow.iter().cloned());
+            settings.forward.extend(tables.forward.iter().cloned());
+            settings.publish.extend(tables.publish.iter().cloned());
+        }
+        HostsFrom::CommandLine => {
+            tables.allow.iter().for_each(|pattern| outside.push(&pattern.origin));
+            tables.forward.iter().chain(&tables.publish).for_each(|port| outside.push(&port.origin));
+        }
     }
     settings.deny.extend(tables.deny.iter().cloned());
     settings.allow_private.extend(tables.allow_private.iter().cloned());
-    settings.forward.extend(tables.forward.iter().cloned());
-    settings.publish.extend(tables.publish.iter().cloned());
     settings.resolve.extend(tables.resolve.clone());
     set(&mut settings.upstream, &tables.upstream);
     set(&mut settings.agent_hosts, &tables.agent_hosts);

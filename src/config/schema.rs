@@ -232,7 +232,7 @@ impl Walk<'_> {
                 tables.upstream = Some(value.parsed(wanted, values::upstream)?)
             }
             "network.forward" => tables.forward = value.numbers("a list of ports", values::forward_port)?,
-            "network.publish" => tables.publish = value.numbers("a list of ports", values::port)?,
+            "network.publish" => tables.publish = value.numbers("a list of ports", values::publish_port)?,
             "network.agent_hosts" => tables.agent_hosts = Some(value.bool()?),
             "network.toolchain_hosts" => tables.toolchain_hosts = Some(value.bool()?),
             "limits.memory" => {

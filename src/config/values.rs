@@ -180,7 +180,7 @@ pub fn count(text: &str) -> Result<u64, Problem> {
 }
 
 /// Reads a TCP port.
-pub fn port(text: &str) -> Result<u16, Problem> {
+fn port(text: &str) -> Result<u16, Problem> {
     count(text)
         .ok()
         .and_then(|port| u16::try_from(port).ok())
@@ -205,6 +205,17 @@ pub fn upstream(text: &str) -> Result<UpstreamChoice, Problem> {
         "none" => Ok(UpstreamChoice::Direct),
         url => Proxy::parse(url).map(UpstreamChoice::Proxy),
     }
+}
+
+/// Reads a port of the jail's loopback that this machine is to reach at its own. At those of our doors it would reach them,
+/// and the hosts that the jail may reach.
+pub fn publish_port(text: &str) -> Result<u16, Problem> {
+    let port = port(text)?;
+    if DOOR_PORTS.contains(&port) {
+        return Err(Problem::new(format!("the jail's own doors listen on port {port}"))
+            .hint("let the server in the jail listen on another port, for example 8080"));
+    }
+    Ok(port)
 }
 
 /// Reads a share of processors: `200%` is two of them.

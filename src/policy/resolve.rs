@@ -202,6 +202,15 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
         };
         return Err(Error::new(Kind::Refused, what).because(why).hint(hint));
     }
+    for port in &settings.forward {
+        if let Some(other) = settings.publish.iter().find(|other| other.value == port.value) {
+            // Each would lead to the other.
+            let what = format!("port {} cannot lead both ways", port.value);
+            return Err(Error::new(Kind::Refused, what)
+                .because(format!("it is forwarded ({}) and published ({})", port.origin, other.origin))
+                .hint("choose another port for one of them"));
+        }
+    }
     match settings.network.value {
         NetworkMode::Off => {
             let typed = |rule: &&Sourced<HostPattern>| rule.origin.layer == Layer::CommandLine;
@@ -263,12 +272,24 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
     if lockdown && allow.is_empty() && settings.forward.is_empty() && settings.publish.is_empty() {
         return Ok(NetworkRule::Off);
     }
+    let upstream = Upstream::new(&settings.upstream, &facts.environment, warnings);
+    let network = settings.deny.iter().find(|rule| matches!(rule.value.hosts(), Hosts::Net(_)));
+    if let (Some(rule), Some(proxy)) = (network, upstream.plain.as_ref().or(upstream.others.as_ref())) {
+        // The proxy looks names up: whether one leads to such an address cannot be told.
+        let what = format!("the deny rule {} ({}) cannot be applied", rule.value, rule.origin);
+        return Err(Error::new(Kind::Refused, what)
+            .because(format!(
+                "connections leave through the proxy {} ({}), which looks names up itself",
+                proxy.value.at, proxy.origin
+            ))
+            .hint("deny names instead, or set upstream_proxy = \"none\" in [network]"));
+    }
     Ok(NetworkRule::Filtered(Arc::new(NetPolicy {
         mode: NetworkMode::Filtered,
         allow,
         deny: settings.deny.clone(),
         allow_private: settings.allow_private.clone(),
-        upstream: Upstream::new(&settings.upstream, &facts.environment, warnings),
+        upstream,
         forward: once(&settings.forward),
         publish: once(&settings.publish),
         resolve: settings.resolve.clone(),

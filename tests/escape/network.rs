@@ -343,6 +343,9 @@ fn ports_that_cannot_be_forwarded_or_published_are_refused() {
         (&["--publish", "70000"], "1 to 65535"),
         (&["--network", "off", "--publish", "3000"], "the network is off"),
         (&["--network", "open", "--forward", "3000"], "leave it out"),
+        (&["--publish", "3128"], "listen on another port"),
+        (&["--publish", "443"], "the jail's own doors listen on port 443"),
+        (&["--forward", "3000", "--publish", "3000"], "cannot lead both ways"),
     ] {
         let output = env.jail([flags, &["--", "true"]].concat());
         assert!(output.refused().contains(words), "{flags:?}: {output:#?}");
@@ -388,6 +391,18 @@ fn connections_go_through_the_proxy_of_the_environment_and_its_login_stays_outsi
     let direct = run_inside(&env, &flags, &fetch("api.anthropic.com"));
     assert!(!direct.success(), "no such name exists outside: {direct:#?}");
     assert_eq!(proxy.asked().len(), 1);
+}
+
+#[test]
+fn a_denied_network_that_a_proxy_would_not_see_is_refused() {
+    let env = TestEnv::new().var("https_proxy", "http://127.0.0.1:9");
+    let deny = ["--allow-host", "a.example.com", "--deny-host", "10.0.0.0/8"];
+    let output = env.jail([&deny[..], &["--", "true"]].concat());
+    assert!(output.refused().contains("10.0.0.0/8 (--deny-host) cannot be applied"), "{output:#?}");
+    // A name can be denied, and without the proxy a network too.
+    env.jail(["--deny-host", "b.example.com", "--", "true"]).ok();
+    env.config("[network]\nupstream_proxy = \"none\"\n");
+    env.jail([&deny[..], &["--", "true"]].concat()).ok();
 }
 
 #[test]

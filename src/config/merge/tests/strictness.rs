@@ -90,22 +90,26 @@ fn lockdown_takes_hosts_variables_and_state_of_the_command_line_only() {
 }
 
 #[test]
-fn in_strict_only_hosts_of_the_command_line_count() {
+fn in_strict_only_hosts_and_ports_of_the_command_line_count() {
     let settings = Case {
-        user: "[network]\nallow = [\"a.example\"]",
+        user: "[network]\nallow = [\"a.example\"]\nforward = [1]\npublish = [2]",
         options: options(|o| {
             o.profile = Some(Profile::Strict);
             o.allow_host = vec!["b.example".into()];
+            o.forward = vec!["5432".into()];
+            o.publish = vec!["3000".into()];
         }),
         ..Case::default()
     }
     .settings();
     assert_eq!(settings.allow.len(), 1);
     assert_eq!(settings.allow[0].origin, Origin::flag("--allow-host"));
+    assert_eq!(settings.forward, [Sourced::new(5432, Origin::flag("--forward"))]);
+    assert_eq!(settings.publish, [Sourced::new(3000, Origin::flag("--publish"))]);
     assert_eq!(
         settings.warnings,
         [
-            "profile strict: ignored network.allow (line 2) of the configuration; it cannot widen this profile; what the \
+            "profile strict: ignored network.allow (line 2), network.forward (line 3), network.publish (line 4) of the configuration; it cannot widen this profile; what the \
              profile allows can be named on the command line"
         ]
     );
