@@ -1,7 +1,7 @@
 //! PURE: the proxy outside that connections go through (NET-8): what a URL says, and for which hosts it is not used.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -122,9 +122,19 @@ impl Upstream {
         environment: &BTreeMap<OsString, OsString>,
         warnings: &mut Vec<String>,
     ) -> Self {
-        let variable = |name: &str| {
-            environment.get(std::ffi::OsStr::new(name)).and_then(|value| value.to_str()).map(str::trim)
-        };
+        let variable =
+            |name: &str| environment.get(OsStr::new(name)).and_then(|value| value.to_str()).map(str::trim);
+        if choice.value == UpstreamChoice::Environment {
+            for name in
+                ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"]
+            {
+                if environment.get(OsStr::new(name)).is_some_and(|value| value.to_str().is_none()) {
+                    warnings.push(format!(
+                        "{name} is not used: it is not UTF-8; set it anew, or upstream_proxy in [network]"
+                    ));
+                }
+            }
+        }
         let mut from_environment = |names: &[&str]| {
             let (name, text) = names
                 .iter()
@@ -134,7 +144,11 @@ impl Upstream {
                     Some(Sourced::new(proxy, Origin::built_in(format!("{name} of the environment"))))
                 }
                 Err(problem) => {
-                    warnings.push(format!("the proxy of {name} is not used: {}", problem.why));
+                    let hint = problem.hint.map_or(String::new(), |hint| format!("; {hint}"));
+                    warnings.push(format!(
+                        "the proxy of {name} is not used, and connections are direct: {}{hint}",
+                        problem.why
+                    ));
                     None
                 }
             }
