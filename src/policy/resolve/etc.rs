@@ -17,6 +17,8 @@ use super::home::{INSTALLED, project_name};
 pub(super) const TRUST: &str = "/run/ai-jail/ca-certificates.pem";
 /// Where the carried git settings are found inside.
 pub(super) const GIT_CONFIG: &str = "/run/ai-jail/gitconfig";
+/// Paths of one kind that the agent is told.
+const LISTED: usize = 200;
 /// Where git finds what it leaves alone when nobody names it.
 const GIT_EXCLUDES: &str = "/run/ai-jail/gitignore";
 
@@ -154,7 +156,7 @@ fn about(
         "You are inside ai-jail: a sandbox that the Linux kernel enforces. What is missing here was left out on purpose;\n\
          there is no switch inside that opens it. When you need more, ask the user for the flag named below.\n\n",
     );
-    let project = facts.project.display();
+    let project = escape(&facts.project);
     text.push_str(&format!("profile: {}\nproject: {project}\n", word(&settings.profile.value)));
     let lockdown = settings.profile.value == Profile::Lockdown;
     let written = match settings.profile.value {
@@ -168,7 +170,7 @@ fn about(
             Access::ReadOnly => "readable",
             Access::Writable => "writable",
         };
-        text.push_str(&format!("granted: {} ({how})\n", grant.dest.display()));
+        text.push_str(&format!("granted: {} ({how})\n", escape(&grant.dest)));
     }
     for opened in &facts.things.opened {
         text.push_str(&format!("granted of this machine: {} - {}\n", opened.name, opened.opens));
@@ -190,24 +192,33 @@ fn about(
             for Sourced { value, .. } in &policy.allow {
                 text.push_str(&format!("  {value}\n"));
             }
+            for port in &policy.forward {
+                text.push_str(&format!("  a server of this machine at 127.0.0.1:{}\n", port.value));
+            }
+            for port in &policy.publish {
+                text.push_str(&format!(
+                    "your server at 127.0.0.1:{0} is this machine's 127.0.0.1:{0} too\n",
+                    port.value
+                ));
+            }
         }
     }
     text.push_str("secrets: none of the user's credentials are here; a variable comes in by --env NAME\n");
     if secrets.iter().any(SecretRule::is_masked) {
-        text.push_str("masked in the project, because they hold secrets: empty and read-only here, not outside (do not commit them;\nask the user for --ro FILE when you need one):\n");
-        for secret in secrets.iter().filter(|secret| secret.is_masked()).take(200) {
-            text.push_str(&format!("  {}\n", secret.path.display()));
-        }
+        let ask = if lockdown { "" } else { ";\nask the user for --ro FILE when you need one" };
+        text.push_str(&format!(
+            "masked in the project, because they hold secrets: empty and read-only here, not outside (do not commit them{ask}):\n"
+        ));
+        list(&mut text, secrets.iter().filter(|secret| secret.is_masked()).map(|secret| secret.path.clone()));
     }
     covered(&mut text, facts, hidden);
     if !protected.is_empty() {
         text.push_str("read-only in the project, because other tools run them by themselves (ask the user to change them outside):\n");
-        for path in protected.iter().filter(|path| path.access == Access::ReadOnly).take(200) {
-            text.push_str(&format!("  {}\n", path.root.join(&path.below).display()));
-        }
+        let paths = protected.iter().filter(|path| path.access == Access::ReadOnly);
+        list(&mut text, paths.map(|path| path.root.join(&path.below)));
     }
     if settings.protect.value != Protect::DangerOff {
-        text.push_str("new files of that kind (git hooks, .envrc, .vscode, shell start-up files, settings and hooks of agents, ...) are moved away\nas soon as they are made (directories after 0.3 s); the user can bring them back with `ai-jail quarantine restore`\n");
+        text.push_str("new files of that kind (git hooks, .envrc, .vscode, shell start-up files, settings and hooks of agents, ...) are moved away\nas soon as they are made (directories after 0.3 s, or up to 3 s while they are filled); the user can bring them back with `ai-jail quarantine restore`\n");
     }
     if !facts.installs.is_empty() {
         text.push_str(&format!(
@@ -220,6 +231,17 @@ fn about(
     }
     text.push_str("git: commits work; what writes .git/config (remote add, config, submodule init, branch tracking) is for the user to run outside;\n     a worktree has to be added below the project: anywhere else it would be in this private home only\n");
     text
+}
+
+/// One path a line, escaped: the names are a repository's, and the sentences are ours. So many, and how many more.
+fn list(text: &mut String, mut paths: impl Iterator<Item = PathBuf>) {
+    for path in paths.by_ref().take(LISTED) {
+        text.push_str(&format!("  {}\n", escape(&path)));
+    }
+    match paths.count() {
+        0 => {}
+        more => text.push_str(&format!("  and {more} more\n")),
+    }
 }
 
 /// What the user denies and masks.
@@ -243,9 +265,7 @@ fn covered(text: &mut String, facts: &Facts, hidden: &[Hidden]) {
             text.push_str(&format!("  what matches {}\n", escape(&asked.text)));
         }
         let paths = hidden.iter().filter(|hidden| hidden.is_asked && hidden.veil == veil);
-        for hidden in paths.take(200) {
-            text.push_str(&format!("  {}\n", escape(&inside(&hidden.root, &hidden.below))));
-        }
+        list(text, paths.map(|hidden| inside(&hidden.root, &hidden.below)));
     }
 }
 
