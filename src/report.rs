@@ -59,6 +59,13 @@ impl Reporter {
         }
     }
 
+    /// Says the lines of a text that is made for it, with `-v` only.
+    pub fn details(&self, text: impl FnOnce() -> String) {
+        if self.verbosity >= Verbosity::Verbose {
+            text().lines().for_each(|text| put(&line(text)));
+        }
+    }
+
     /// Begins a new line, after a command's output that ended within one.
     pub fn new_line(&self) {
         put("\n");

@@ -90,14 +90,20 @@ impl Counters {
         self.totals
     }
 
-    /// The lines of the summary, most important first; empty when nothing was denied, stripped or guarded.
-    pub fn summary(&self) -> Vec<String> {
-        let mut lines = Vec::new();
+    /// What has to be said although the user wants no summary: where things of the user's went, and what is not safe.
+    pub fn guarded(&self) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
         lines.extend(self.guarded.iter().take(GUARDED_SHOWN).cloned());
         let more = self.totals.guarded.saturating_sub(GUARDED_SHOWN as u64);
         if let (1.., Some(last)) = (more, lines.last_mut()) {
             last.push_str(&format!("; and {more} more, see the log"));
         }
+        lines
+    }
+
+    /// The lines of the summary, most important first; empty when nothing was denied, stripped or guarded.
+    pub fn summary(&self) -> Vec<String> {
+        let mut lines = self.guarded();
         lines.extend(self.handed.clone());
         if self.totals.denied > 0 {
             lines.extend(self.denials());

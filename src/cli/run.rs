@@ -144,7 +144,7 @@ pub struct RunOptions {
     /// Limit memory=SIZE, pids=N, cpu=PERCENT%, files=N or time=SPAN.
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append, help_heading = "Strictness")]
     pub limit: Vec<String>,
-    /// Say nothing at the end about what was denied.
+    /// Say nothing at the end about what was denied, dropped or handed over; what was moved away is always said.
     #[arg(long, help_heading = "Output")]
     pub no_summary: bool,
 }

@@ -2,6 +2,7 @@
 
 mod protection;
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,8 @@ pub fn rules(policy: &Policy) -> String {
         }
     }
     secrets(&mut out, &policy.secrets);
-    let secret = |path: &Path| policy.secrets.iter().any(|secret| secret.path == path);
+    let known: HashSet<&Path> = policy.secrets.iter().map(|secret| secret.path.as_path()).collect();
+    let secret = |path: &Path| known.contains(path);
     if !policy.asked.is_empty() {
         out.push_str("\ndenied and masked:\n");
         for asked in &policy.asked {

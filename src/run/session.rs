@@ -30,8 +30,15 @@ use super::doctor::cause;
 use super::prepare::Prepared;
 use super::{handover, secrets};
 
-/// Lines of the guard that are shown although the user wants no summary.
-const WITHOUT_SUMMARY: usize = 3;
+/// How much is said at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Summary {
+    /// Everything.
+    Whole,
+    /// Not what was denied, dropped or failed, nor what is handed over: the user wants no summary.
+    Needed,
+}
+
 /// The logs' directory below ai-jail's state.
 const LOG: &str = "log";
 /// One session of so many, on average, removes old logs: that reads the whole directory.
@@ -70,11 +77,11 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     let held = match supervisor.held(&keeper) {
         Ok(SetUp::Held(held)) => held,
         Ok(SetUp::Ended(number)) => {
-            record.end(event::Exit::Signal(number), started);
+            record.end(event::Exit::Signal(number), started, Summary::Whole);
             return Ok(u8::try_from(128 + number).unwrap_or(u8::MAX));
         }
         Err(error) => {
-            record.end(event::Exit::Failed, started);
+            record.end(event::Exit::Failed, started, Summary::Whole);
             return Err(cause(error));
         }
     };
@@ -91,9 +98,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     for line in lines(&policy.secrets, policy.profile.value) {
         reporter.start_line(&line);
     }
-    for line in show::rules(policy).lines() {
-        reporter.detail(line);
-    }
+    reporter.details(|| show::rules(policy));
     if std::process::id().is_multiple_of(PRUNE_EVERY) {
         // Beside the command: the launch does not wait for it.
         let logs = prepared.state.join(LOG);
@@ -108,12 +113,11 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     for line in finished.lines.iter().chain(&masked) {
         record.add(&note(event::NoteKind::Guard, line));
     }
-    let moved: Vec<String> = finished.lines.iter().take(WITHOUT_SUMMARY).cloned().collect();
     handover::report(prepared, finished.handed, &record, reporter);
     let (end, report) = match attended {
         Ok(attended) => attended,
         Err(error) => {
-            let summary = record.end(event::Exit::Failed, started);
+            let summary = record.end(event::Exit::Failed, started, Summary::Whole);
             reporter.summary(&summary);
             return Err(error);
         }
@@ -131,19 +135,18 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
             (124, event::Exit::Failed)
         }
     };
-    let mut summary = record.end(exit, started);
-    summary.extend(clipboard(&report, policy));
+    let which = if policy.settings.summary.value { Summary::Whole } else { Summary::Needed };
+    let mut summary = record.end(exit, started, which);
+    summary.extend(clipboard(&report, policy, which));
     summary.extend(policy.proc_view.weaker().map(str::to_owned));
     if end == End::TimedOut {
         summary.insert(0, "the time limit was reached and the jail was ended (exit status 124)".to_owned());
     }
-    // What was moved away is the user's to know, also without a summary.
-    let shown = if policy.settings.summary.value { summary } else { moved };
-    if !shown.is_empty() {
+    if !summary.is_empty() {
         if report.in_line && std::io::stderr().is_terminal() {
             reporter.new_line();
         }
-        reporter.summary(&shown);
+        reporter.summary(&summary);
     }
     if let Some(keeper) = keeper {
         keeper.dismiss();
@@ -159,7 +162,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
 }
 
 /// What was copied to the clipboard, or how to allow it when it was tried.
-fn clipboard(report: &Report, policy: &Policy) -> Option<String> {
+fn clipboard(report: &Report, policy: &Policy, which: Summary) -> Option<String> {
     let copies = &report.copies;
     if copies.count() > 0 {
         let times =
@@ -171,7 +174,7 @@ fn clipboard(report: &Report, policy: &Policy) -> Option<String> {
             escape(copies.excerpt())
         ));
     }
-    let tried = report.drops.count(Class::ClipboardWrite) > 0;
+    let tried = which == Summary::Whole && report.drops.count(Class::ClipboardWrite) > 0;
     // Nothing in a file widens that profile.
     (tried && policy.profile.value != Profile::Lockdown).then(|| {
         "the command tried to copy to the clipboard; clipboard_write = true in [terminal] of your own configuration \
@@ -264,12 +267,15 @@ impl Record {
     }
 
     /// Writes the last record and returns the lines of the summary.
-    fn end(&self, exit: event::Exit, started: Instant) -> Vec<String> {
+    fn end(&self, exit: event::Exit, started: Instant, which: Summary) -> Vec<String> {
         let totals = self.inner.lock().unwrap_or_else(PoisonError::into_inner).counters.totals();
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.add(&Event::End(event::End { exit, duration_ms, totals }));
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut lines = inner.counters.summary();
+        let mut lines = match which {
+            Summary::Whole => inner.counters.summary(),
+            Summary::Needed => inner.counters.guarded(),
+        };
         if let Some(count) = inner.log.as_ref().map(Log::left_out).filter(|count| *count > 0) {
             lines.insert(0, format!("the log of this session is full: {count} records had no room in it"));
         }
