@@ -86,7 +86,8 @@ pub struct Finished {
 }
 
 impl Guard {
-    /// Writes down what is protected in `trees`, so that the next launch can sweep if this one cannot.
+    /// Writes down what is protected in `trees`, so that the next launch can sweep if this one cannot. A guard that is
+    /// dropped before [`Self::opens`] leaves nothing behind.
     ///
     /// # Errors
     /// When the record cannot be written.
@@ -113,6 +114,11 @@ impl Guard {
             return Ok(None);
         }
         Live::start(ground, Channels::new(policy), self.quarantine(), say).map(Some)
+    }
+
+    /// The door is about to open: from now on the jail may make something.
+    pub fn opens(&mut self) {
+        self.record.keep();
     }
 
     /// Looks at the trees again and holds back what is new. To be called when nothing of the jail is left.

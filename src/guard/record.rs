@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -20,6 +20,8 @@ use super::identity::Identity;
 
 /// No record is longer (bytes): ten thousand paths of the longest kind.
 const LIMIT: u64 = 64 << 20;
+/// How the name of a record ends that is being written.
+const NEW: &str = "new";
 
 /// One writable tree: its root, and what was protected in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,12 +118,16 @@ pub struct Record {
     /// Whether the trees could be read.
     pub is_readable: bool,
     path: PathBuf,
+    /// Whether anything of the session may have run. Until then the record goes with this value: what appears after a
+    /// launch that failed is the user's own.
+    may_have_run: bool,
     /// Held for the lock.
     _file: File,
 }
 
 impl Record {
     /// Writes and locks the record of `session` in `dir`, which is made too. `held` is what is followed in the trees.
+    /// It stays only when [`Self::keep`] is called.
     pub(super) fn write(dir: &Path, session: &str, trees: &[ProtectedTree], held: &Held) -> Result<Self> {
         let failed = |error: std::io::Error| {
             Error::new(Kind::Setup, format!("cannot write the record of this session in {}", escape(dir)))
@@ -129,8 +135,10 @@ impl Record {
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
         let path = dir.join(format!("{session}.json"));
+        // Under its own name it is locked and whole: until then another launch would take it for a killed session's.
+        let new = Unfinished(dir.join(format!("{session}.{NEW}")));
         let mut file =
-            File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+            File::options().write(true).create_new(true).mode(0o600).open(&new.0).map_err(failed)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
         let since = Moment::now();
         let trees: Vec<Tree> = trees
@@ -156,7 +164,14 @@ impl Record {
             .collect();
         let json = serde_json::to_vec(&trees).map_err(|error| failed(error.into()))?;
         file.write_all(&json).map_err(failed)?;
-        Ok(Self { session: session.to_owned(), trees, is_readable: true, path, _file: file })
+        fs::rename(&new.0, &path).map_err(failed)?;
+        let session = session.to_owned();
+        Ok(Self { session, trees, is_readable: true, path, may_have_run: false, _file: file })
+    }
+
+    /// From now on the next launch has to sweep when this one does not.
+    pub(super) fn keep(&mut self) {
+        self.may_have_run = true;
     }
 
     /// The records that nobody holds any more: their supervisor was killed. Each is locked by being returned.
@@ -169,13 +184,18 @@ impl Record {
         let session = path.file_name()?.to_str()?.strip_suffix(".json")?.to_owned();
         let file = open(path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+        // Its session ended and removed it while we opened it.
+        if file.metadata().ok()?.nlink() == 0 {
+            return None;
+        }
         let mut json = Vec::new();
         (&file).take(LIMIT).read_to_end(&mut json).ok()?;
         // Cut off, or another version's: it says nothing that could be compared, which the user has to know.
         let read = serde_json::from_slice(&json).ok();
         let is_readable = read.is_some();
         let trees = read.unwrap_or_default();
-        Some(Self { session, trees, is_readable, path: path.to_path_buf(), _file: file })
+        let path = path.to_path_buf();
+        Some(Self { session, trees, is_readable, path, may_have_run: true, _file: file })
     }
 
     /// The roots of every tree that a session writes now, or wrote when its supervisor was killed.
@@ -209,7 +229,25 @@ impl Record {
     }
 }
 
+impl Drop for Record {
+    fn drop(&mut self) {
+        if !self.may_have_run {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A record that has no name of its own yet; it is removed unless it got one.
+struct Unfinished(PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 fn trees_at(path: &Path) -> Option<Vec<Tree>> {
+    path.file_name()?.to_str()?.strip_suffix(".json")?;
     read_trees(open(path)?)
 }
 
@@ -221,4 +259,47 @@ fn read_trees(file: File) -> Option<Vec<Tree>> {
     let mut json = Vec::new();
     file.take(LIMIT).read_to_end(&mut json).ok()?;
     serde_json::from_slice(&json).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_record_that_is_being_written_is_nobody_elses() {
+        let dir = tempfile::tempdir().unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let others = scope.spawn(|| {
+                let mut found = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    found += Record::abandoned(dir.path()).len();
+                }
+                found
+            });
+            let write = |number: usize| Record::write(dir.path(), &number.to_string(), &[], &Held::default());
+            let written: Vec<_> = (0..2000).map(|number| write(number).map(Record::remove)).collect();
+            is_over.store(true, Ordering::Relaxed);
+            let failed: Vec<_> = written.into_iter().filter_map(Result::err).collect();
+            assert_eq!((others.join().unwrap(), failed.len()), (0, 0), "{:?}", failed.first());
+        });
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_record_stays_only_when_something_may_have_run() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Record::write(dir.path(), "failed", &[], &Held::default()).unwrap());
+        let mut killed = Record::write(dir.path(), "killed", &[], &Held::default()).unwrap();
+        killed.keep();
+        drop(killed);
+        let abandoned = Record::abandoned(dir.path());
+        assert_eq!(abandoned.iter().map(|record| record.session.as_str()).collect::<Vec<_>>(), ["killed"]);
+        // One that cannot be written leaves nothing of it.
+        fs::create_dir(dir.path().join("s.json")).unwrap();
+        assert!(Record::write(dir.path(), "s", &[], &Held::default()).is_err());
+        assert!(!dir.path().join("s.new").exists());
+    }
 }

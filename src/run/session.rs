@@ -63,7 +63,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     let session = SessionId::new(OffsetDateTime::now_utc(), std::process::id());
     // First, since the guard holds a descriptor for each path that can be renamed with its directory.
     let mut supervisor = Supervisor::new(&plan.inner.ignored, published)?;
-    let guard = guard(prepared, &session, reporter)?;
+    let mut guard = guard(prepared, &session, reporter)?;
     let record = Arc::new(Record::open(prepared, session, reporter)?);
     record.add(&Event::Start(start_record(policy, prepared)));
     for line in &prepared.swept {
@@ -105,6 +105,7 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         std::thread::spawn(move || Log::prune(&logs));
     }
     let observer = Arc::clone(&record) as Arc<dyn Observer>;
+    guard.iter_mut().for_each(Guard::opens);
     let attended = supervisor.attend(&keeper, plan, held, terminal, observer, live.as_mut());
     // The warden says the end when nothing of the jail is left; after an error it is waited for.
     let keeper = if attended.is_ok() { Some(keeper) } else { None };

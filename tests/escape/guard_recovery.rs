@@ -118,6 +118,24 @@ fn after_a_kill_what_was_renamed_is_the_users_and_what_stands_in_its_place_is_no
     assert!(output.stderr.contains("held back"), "{output:#?}");
 }
 
+/// A launch that fails when its guard has begun ran nothing: what the user makes then is the user's.
+#[test]
+fn after_a_launch_that_failed_nothing_of_the_users_is_held_back() {
+    let env = TestEnv::new();
+    env.config("[log]\nrequired = true\n");
+    let state = env.home().join(".local/state/ai-jail");
+    let log = env.file(state.join("log"), "in the way of the logs\n");
+    let failed = env.jail(["--", "true"]);
+    assert!(!failed.success() && failed.stderr.contains("log.required"), "{failed:#?}");
+    std::fs::remove_file(log).unwrap();
+    let records = std::fs::read_dir(state.join("sessions")).unwrap().count();
+    env.file(".envrc", "mine\n");
+    let output = env.jail(["--", "true"]);
+    output.ok();
+    assert_eq!(read(&env, ".envrc").as_deref(), Some("mine\n"), "{output:#?}");
+    assert_eq!((records, listed(&env).as_str()), (0, ""), "{output:#?}");
+}
+
 /// With fewer descriptors than protected paths.
 #[test]
 fn many_protected_paths_are_followed_with_few_descriptors() {
