@@ -218,6 +218,8 @@ impl Live {
         if self.watch.is_full() && !self.said_full {
             self.said_full = true;
             (self.say)(&self.full());
+            // From now on what is not watched is looked at again and again, also when everything was watched until now.
+            self.watch.arm_rest();
         }
         self.ask()
     }

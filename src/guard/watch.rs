@@ -31,8 +31,10 @@ const KERNEL_LIMIT: &str = "/proc/sys/fs/inotify/max_user_watches";
 const BATCH: usize = 16 << 10;
 /// New directories that are armed at once.
 const ARM_AT_ONCE: usize = 32;
-/// What waits to be looked at; beyond it the sweep at the end has to do.
+/// What waits to be looked at; what is beyond is found when everything is looked at again.
 const MAX_WAITING: usize = 50_000;
+/// How long the thread waits for room, where so much was found that nobody has looked at yet.
+const NO_ROOM: Duration = Duration::from_millis(10);
 /// How long nothing is looked at where not everything can be watched.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How deep directories are followed.
@@ -49,12 +51,21 @@ pub struct Watch {
 struct Shared {
     inotify: OwnedFd,
     ground: Arc<Ground>,
-    limit: usize,
+    bounds: Bounds,
     state: Mutex<State>,
     stop: AtomicBool,
     is_arming: AtomicBool,
     is_looking: AtomicBool,
     wake: Arc<Notify>,
+}
+
+/// What a session watches and remembers at most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Directories and files.
+    pub(super) watches: usize,
+    /// Names that something happened to.
+    pub(super) waiting: usize,
 }
 
 #[derive(Debug, Default)]
@@ -66,6 +77,8 @@ struct State {
     touched: BTreeSet<(Spot, Why)>,
     /// The kernel, or our own bound, allows no more.
     full: bool,
+    /// Something had no room in `touched`.
+    lost: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -90,6 +103,15 @@ struct Patrol {
 enum Eye {
     Watch,
     Look,
+}
+
+/// Who looks at a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// The loop, which never waits.
+    Loop,
+    /// The thread, which waits until there is room for what it finds.
+    Thread,
 }
 
 /// Why a path is looked at.
@@ -127,16 +149,16 @@ impl Watch {
     /// # Errors
     /// When the kernel gives no inotify descriptor.
     pub fn new(ground: Arc<Ground>) -> std::io::Result<Self> {
-        Self::bounded(ground, most_watches())
+        Self::bounded(ground, Bounds { watches: most_watches(), waiting: MAX_WAITING })
     }
 
-    /// The same with a bound of its own.
-    pub(super) fn bounded(ground: Arc<Ground>, limit: usize) -> std::io::Result<Self> {
+    /// The same with bounds of its own.
+    pub(super) fn bounded(ground: Arc<Ground>, bounds: Bounds) -> std::io::Result<Self> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let shared = Shared {
             inotify,
             ground,
-            limit,
+            bounds,
             state: Mutex::default(),
             stop: AtomicBool::new(false),
             is_arming: AtomicBool::new(false),
@@ -148,7 +170,7 @@ impl Watch {
 
     /// Watches one directory now, without those below it.
     pub fn arm(&self, spot: &Spot) {
-        let _ = self.shared.arm(spot, self.shared.ground.is_guarded(spot.tree), Eye::Watch);
+        let _ = self.shared.arm(spot, self.shared.ground.is_guarded(spot.tree), Eye::Watch, By::Loop);
     }
 
     /// Watches all the rest, in a thread of its own. Each directory is looked at once it is watched. Returns false when
@@ -205,12 +227,12 @@ impl Watch {
         for _ in 0..ARM_AT_ONCE {
             let next = self.shared.state().to_arm.pop_front();
             let Some((spot, guarded)) = next else { break };
-            let below = self.shared.arm(&spot, guarded, Eye::Watch);
+            let below = self.shared.arm(&spot, guarded, Eye::Watch, By::Loop);
             let _ = below.map(|below| self.shared.state().queue(below));
         }
         let mut state = self.shared.state();
         let touched = std::mem::take(&mut state.touched).into_iter().collect();
-        Seen { touched, lost }
+        Seen { touched, lost: std::mem::take(&mut state.lost) || lost }
     }
 }
 
@@ -235,12 +257,6 @@ impl State {
             }
         }
     }
-
-    fn touch(&mut self, spot: Spot, why: Why) {
-        if self.touched.len() < MAX_WAITING {
-            self.touched.insert((spot, why));
-        }
-    }
 }
 
 impl Shared {
@@ -248,6 +264,22 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes that something happened to a path.
+    fn touch(&self, spot: Spot, why: Why, by: By) {
+        let is_crowded = || self.state().touched.len() >= self.bounds.waiting / 2;
+        while by == By::Thread && is_crowded() && !self.stop.load(Ordering::Relaxed) {
+            self.wake.notify_one();
+            std::thread::park_timeout(NO_ROOM);
+        }
+        let mut state = self.state();
+        if state.touched.len() < self.bounds.waiting {
+            state.touched.insert((spot, why));
+        } else {
+            state.lost = true;
+        }
+    }
+
+    /// Watches everything. What cannot be watched is looked at once.
     fn arm_all(&self) {
         let first = self.ground.first().into_iter();
         let mut waiting: Vec<(Spot, bool)> = first
@@ -255,10 +287,10 @@ impl Shared {
             .map(|(guarded, spot)| (spot, guarded))
             .collect();
         while let Some((spot, guarded)) = waiting.pop() {
-            if self.stop.load(Ordering::Relaxed) || self.state().full {
+            if self.stop.load(Ordering::Relaxed) {
                 return;
             }
-            waiting.extend(self.arm(&spot, guarded, Eye::Watch).unwrap_or_default());
+            waiting.extend(self.arm(&spot, guarded, Eye::Watch, By::Thread).unwrap_or_default());
             if !self.state().touched.is_empty() {
                 self.wake.notify_one();
             }
@@ -279,7 +311,7 @@ impl Shared {
                 if self.stop.load(Ordering::Relaxed) {
                     return;
                 }
-                let below = self.arm(&spot, false, Eye::Look).unwrap_or_default();
+                let below = self.arm(&spot, false, Eye::Look, By::Thread).unwrap_or_default();
                 waiting.extend(below.into_iter().map(|(spot, _)| spot));
             }
             if !self.state().touched.is_empty() {
@@ -289,9 +321,9 @@ impl Shared {
         }
     }
 
-    /// Watches a directory, then looks at what is in it. Returns the directories in it that matter, and whether their names
-    /// are guarded.
-    fn arm(&self, spot: &Spot, guarded: bool, eye: Eye) -> Result<Vec<(Spot, bool)>, Errno> {
+    /// Watches a directory if there is room, then looks at what is in it. Returns the directories in it that matter, and
+    /// whether their names are guarded.
+    fn arm(&self, spot: &Spot, guarded: bool, eye: Eye, by: By) -> Result<Vec<(Spot, bool)>, Errno> {
         let directory = self.open(spot, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?;
         let flags = WatchFlags::CREATE
             | WatchFlags::DELETE
@@ -301,8 +333,8 @@ impl Shared {
         let veils = self.ground.veils();
         let progress = (!veils.is_empty()).then(|| veils.progress(&self.ground.path(spot)));
         let patrol = Patrol { spot: spot.clone(), guarded, progress };
-        if eye == Eye::Watch && !self.add(directory.as_fd(), flags, Watched::Directory(patrol.clone()))? {
-            return Ok(Vec::new());
+        if eye == Eye::Watch {
+            self.add(directory.as_fd(), flags, Watched::Directory(patrol.clone()))?;
         }
         let mut below = Vec::new();
         let deep = spot.below.components().count() >= DEPTH_LIMIT;
@@ -312,10 +344,10 @@ impl Shared {
             if name == "." || name == ".." {
                 continue;
             }
-            self.look(&patrol, name);
+            self.look(&patrol, name, by);
             let place = spot.below.join(name);
             if matches!(entry.file_type(), FileType::Socket | FileType::Fifo) {
-                self.state().touch(Spot { tree: spot.tree, below: place.clone() }, Why::Channel);
+                self.touch(Spot { tree: spot.tree, below: place.clone() }, Why::Channel, by);
             }
             let is_directory = match entry.file_type() {
                 FileType::Directory => true,
@@ -350,7 +382,7 @@ impl Shared {
     }
 
     /// Notes what `name` in a directory touches.
-    fn look(&self, patrol: &Patrol, name: &OsStr) {
+    fn look(&self, patrol: &Patrol, name: &OsStr, by: By) {
         let at = &patrol.spot;
         let touched = if patrol.guarded { self.ground.touched(at, name) } else { Vec::new() };
         let itself = at.below.join(name);
@@ -361,11 +393,10 @@ impl Shared {
         if touched.is_empty() && !held && veil.is_none() {
             return;
         }
-        let mut state = self.state();
         let covered = veil.map(|veil| (itself.clone(), Why::Covered(veil)));
         let named = touched.into_iter().map(|below| (below, Why::Named));
         for (below, why) in covered.into_iter().chain(named).chain(held.then_some((itself, Why::Holds))) {
-            state.touch(Spot { tree: at.tree, below }, why);
+            self.touch(Spot { tree: at.tree, below }, why, by);
         }
     }
 
@@ -373,7 +404,7 @@ impl Shared {
     fn add(&self, object: BorrowedFd<'_>, flags: WatchFlags, what: Watched) -> Result<bool, Errno> {
         // Held over both, so that no event is read before it is known what it is about.
         let mut state = self.state();
-        if state.watched.len() >= self.limit {
+        if state.watched.len() >= self.bounds.watches {
             state.full = true;
             return Ok(false);
         }
@@ -403,6 +434,10 @@ impl Shared {
 
     /// Reads one batch. Returns whether events were lost.
     fn events(&self) -> bool {
+        // The kernel keeps what happens, and says when it could not.
+        if self.state().touched.len() >= self.bounds.waiting / 2 {
+            return false;
+        }
         let mut buffer = [MaybeUninit::uninit(); BATCH];
         let mut reader = Reader::new(&self.inotify, &mut buffer);
         let mut lost = false;
@@ -427,13 +462,13 @@ impl Shared {
     fn event(&self, number: i32, what: ReadFlags, name: Option<&OsStr>) {
         let watched = self.state().watched.get(&number).cloned();
         match (watched, name) {
-            (Some(Watched::File(spot)), _) => self.state().touch(spot, Why::Named),
+            (Some(Watched::File(spot)), _) => self.touch(spot, Why::Named, By::Loop),
             (Some(Watched::Directory(patrol)), Some(name)) => {
-                self.look(&patrol, name);
+                self.look(&patrol, name, By::Loop);
                 let came = what.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
                 let spot = Spot { tree: patrol.spot.tree, below: patrol.spot.below.join(name) };
                 if came && !what.contains(ReadFlags::ISDIR) && is_channel(&self.ground.path(&spot)) {
-                    self.state().touch(spot, Why::Channel);
+                    self.touch(spot, Why::Channel, By::Loop);
                 }
                 if came && what.contains(ReadFlags::ISDIR) {
                     let entered = self.enters(&patrol, name);

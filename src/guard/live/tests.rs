@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::guard::record::Tree;
 use crate::guard::veils::Veils;
+use crate::guard::watch::Bounds;
 use crate::plan::operation::{self, Access};
 use crate::policy::TreeKind;
 
@@ -27,6 +28,10 @@ impl Case {
     }
 
     fn denying(before: &[&str], protected: &[&str], globs: &[&str], limit: usize) -> Self {
+        Self::bounded(before, protected, globs, Bounds { watches: limit, waiting: 1000 })
+    }
+
+    fn bounded(before: &[&str], protected: &[&str], globs: &[&str], bounds: Bounds) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("tree");
         fs::create_dir(&root).unwrap();
@@ -56,7 +61,7 @@ impl Case {
             Vec::new(),
             Veils::denying(&root, globs),
         ));
-        let watch = Watch::bounded(Arc::clone(&ground), limit).unwrap();
+        let watch = Watch::bounded(Arc::clone(&ground), bounds).unwrap();
         let quarantine = Quarantine::new(&dir.path().join("quarantine"), "s");
         let said = Rc::new(RefCell::new(Vec::new()));
         let hears = Rc::clone(&said);
@@ -160,6 +165,42 @@ fn where_not_everything_can_be_watched_what_matches_is_looked_for_and_that_is_sa
         lines.iter().any(|line| line.contains("max_user_watches") && line.contains("looked for")),
         "{lines:?}"
     );
+}
+
+#[test]
+fn where_watches_run_out_late_what_matches_is_looked_for_too() {
+    let mut case = Case::denying(&["a/x"], &[], &["**/*.pem"], 4);
+    assert!(!case.live.watch.is_full());
+    for below in ["b", "c", "d", "e/f"] {
+        fs::create_dir_all(case.root().join(below)).unwrap();
+    }
+    case.until(|case| case.live.watch.is_full() && !case.live.is_busy());
+    case.write("e/f/x.pem", "x");
+    case.until(|case| case.asked.iter().any(|cover| cover.below == Path::new("e/f/x.pem")));
+}
+
+#[test]
+fn everything_is_looked_at_again_also_where_not_everything_is_watched() {
+    let mut case = Case::new(&["a/b/x", "c/d/x"], &[], 2);
+    case.until(|case| case.live.said_full && !case.live.watch.is_arming());
+    case.settle();
+    let planted = ["a/.envrc", "a/b/.envrc", "c/.envrc", "c/d/.envrc", "n/e/w/.envrc"];
+    planted.iter().for_each(|below| case.write(below, "x"));
+    case.settle();
+    assert!(planted.iter().any(|below| case.has(below)));
+    case.live.lost = true;
+    case.until(|case| planted.iter().all(|below| !case.has(below)));
+}
+
+#[test]
+fn what_there_is_no_room_for_is_found_when_there_is() {
+    let bounds = Bounds { watches: 1000, waiting: 20 };
+    let mut case = Case::bounded(&[], &[], &["**/*.pem"], bounds);
+    let outside = case.dir.path().join("many");
+    let names: Vec<PathBuf> = (0..300).map(|number| format!("many/{number}.pem").into()).collect();
+    names.iter().for_each(|name| write(&case.dir.path().join(name), "x"));
+    fs::rename(outside, case.root().join("many")).unwrap();
+    case.until(|case| names.iter().all(|name| case.asked.iter().any(|cover| cover.below == *name)));
 }
 
 #[test]
