@@ -5,7 +5,7 @@
 //! user says otherwise.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -44,24 +44,36 @@ impl Masked {
 }
 
 /// What was masked in `project`. `state` is ai-jail's state directory.
-pub fn read(state: &Path, project: &Path) -> Vec<Masked> {
+///
+/// # Errors
+/// When there is a memory of that and it cannot be read.
+pub fn read(state: &Path, project: &Path) -> Result<Vec<Masked>> {
+    let path = place(state, project);
+    let failed = |why: String| {
+        Error::new(Kind::Setup, format!("{} cannot be read", escape(&path)))
+            .because(why)
+            .hint("it says which secrets files earlier sessions masked: look at what git tracks of them, then remove it to begin anew")
+    };
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let Ok(file) = File::options().read(true).custom_flags(flags).open(place(state, project)) else {
-        return Vec::new();
+    let file = match File::options().read(true).custom_flags(flags).open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error.to_string())),
     };
     let mut json = Vec::new();
-    match file.take(LIMIT).read_to_end(&mut json) {
-        Ok(_) => serde_json::from_slice(&json).unwrap_or_default(),
-        Err(_) => Vec::new(),
+    file.take(LIMIT + 1).read_to_end(&mut json).map_err(|error| failed(error.to_string()))?;
+    if json.len() as u64 > LIMIT {
+        return Err(failed("it is too long".to_owned()));
     }
+    serde_json::from_slice(&json).map_err(|error| failed(error.to_string()))
 }
 
 /// Adds `now` to what was masked in `project`, without those of `known` that git has by now.
 ///
 /// # Errors
-/// When that cannot be written.
+/// When that cannot be written, or what was masked before cannot be read.
 pub fn remember(state: &Path, project: &Path, now: &[PathBuf], known: &[PathBuf]) -> Result<()> {
-    let before = read(state, project);
+    let before = read(state, project)?;
     let mut all: Vec<Masked> = now.iter().filter_map(|path| Masked::at(path)).collect();
     let known: Vec<Masked> = known.iter().filter_map(|path| Masked::at(path)).collect();
     let kept = before.iter().filter(|old| !all.iter().chain(&known).any(|new| new.is(old))).cloned();
@@ -111,11 +123,11 @@ mod tests {
         let (one, two) = (project.join("a/.env"), project.join(".env"));
         fs::write(&one, "x").unwrap();
         fs::write(&two, "x").unwrap();
-        assert_eq!(read(&state, &project), []);
+        assert_eq!(read(&state, &project).unwrap(), []);
         remember(&state, &project, &[one.clone(), two.clone()], &[]).unwrap();
         let moved = project.join("b/.env");
         fs::rename(project.join("a"), project.join("b")).unwrap();
-        let known = read(&state, &project);
+        let known = read(&state, &project).unwrap();
         let is_known = |path: &Path| {
             let now = Masked::at(path).unwrap();
             known.iter().any(|old| old.is(&now))
@@ -128,7 +140,27 @@ mod tests {
         assert!(!is_known(&project.join("other")));
         // What git has by now is forgotten, what is not there now is kept.
         remember(&state, &project, &[], &[moved]).unwrap();
-        assert_eq!(read(&state, &project).len(), 1);
-        assert_eq!(read(&state, Path::new("/elsewhere")), []);
+        assert_eq!(read(&state, &project).unwrap().len(), 1);
+        assert_eq!(read(&state, Path::new("/elsewhere")).unwrap(), []);
+    }
+
+    #[test]
+    fn a_memory_that_cannot_be_read_is_not_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, project) = (dir.path().join("state"), dir.path().join("project"));
+        let file = place(&state, &project);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        for text in ["", "[{\"path\":", "{}"] {
+            fs::write(&file, text).unwrap();
+            let error = read(&state, &project).unwrap_err().to_string();
+            assert!(error.contains("cannot be read") && error.contains("remove it"), "{error}");
+            assert!(remember(&state, &project, &[], &[]).is_err());
+            assert_eq!(fs::read_to_string(&file).unwrap(), text, "it is not written over");
+        }
+        File::create(&file).unwrap().set_len(LIMIT + 1).unwrap();
+        assert!(read(&state, &project).unwrap_err().to_string().contains("too long"));
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &file).unwrap();
+        assert!(read(&state, &project).is_err());
     }
 }

@@ -215,6 +215,24 @@ fn a_masked_file_does_not_get_into_git_unnoticed() {
 }
 
 #[test]
+fn without_the_memory_of_what_was_masked_nothing_that_the_jail_added_to_git_opens() {
+    let env = TestEnv::new();
+    Git::new(&env).init();
+    env.file(".env", "TOKEN=x\n");
+    env.inside("git add -f .env").ok();
+    let memory = fs::read_dir(env.home().join(".local/state/ai-jail/masked")).unwrap();
+    let memory: Vec<_> = memory.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(memory.len(), 1, "{memory:?}");
+    fs::write(&memory[0], "[{").unwrap();
+    let output = env.inside("cat .env");
+    assert_eq!(output.ok(), "", "{output:#?}");
+    assert!(
+        output.stderr.contains("cannot be read") && output.stderr.contains("stays masked"),
+        "{output:#?}"
+    );
+}
+
+#[test]
 fn a_secret_that_was_moved_where_nothing_is_searched_is_said() {
     let env = TestEnv::new();
     env.file("config/.env", "TOKEN=x\n");

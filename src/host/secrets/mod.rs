@@ -55,11 +55,20 @@ pub(super) fn known(
     let before = if tracked.contains(&Tracked::Other) {
         masked::read(&host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail"), &project.root)
     } else {
-        Vec::new()
+        Ok(Vec::new())
     };
+    if let Err(error) = &before {
+        warnings.push(format!(
+            "{error}; until then every secrets file that git has with other contents is masked"
+        ));
+    }
     let files = secrets.into_iter().zip(tracked).map(|(secret, tracked)| {
         let path = project.root.join(&secret.below);
-        let masked_before = Masked::at(&path).is_some_and(|now| before.iter().any(|old| old.is(&now)));
+        let masked_before = match &before {
+            Ok(before) => Masked::at(&path).is_some_and(|now| before.iter().any(|old| old.is(&now))),
+            // What cannot be known is taken for masked.
+            Err(_) => true,
+        };
         SecretFile { path, below: secret.below, reason: secret.reason, tracked, masked_before }
     });
     files.collect()
