@@ -329,6 +329,7 @@ impl Shared {
             | WatchFlags::DELETE
             | WatchFlags::MOVED_FROM
             | WatchFlags::MOVED_TO
+            | WatchFlags::ATTRIB
             | WatchFlags::ONLYDIR;
         let veils = self.ground.veils();
         let progress = (!veils.is_empty()).then(|| veils.progress(&self.ground.path(spot)));
@@ -463,9 +464,12 @@ impl Shared {
         let watched = self.state().watched.get(&number).cloned();
         match (watched, name) {
             (Some(Watched::File(spot)), _) => self.touch(spot, Why::Named, By::Loop),
+            // Of what gets another mode only a directory matters: it may have been closed to us until now.
+            (Some(Watched::Directory(_)), Some(_))
+                if what.contains(ReadFlags::ATTRIB) && !what.contains(ReadFlags::ISDIR) => {}
             (Some(Watched::Directory(patrol)), Some(name)) => {
                 self.look(&patrol, name, By::Loop);
-                let came = what.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
+                let came = what.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO | ReadFlags::ATTRIB);
                 let spot = Spot { tree: patrol.spot.tree, below: patrol.spot.below.join(name) };
                 if came && !what.contains(ReadFlags::ISDIR) && is_channel(&self.ground.path(&spot)) {
                     self.touch(spot, Why::Channel, By::Loop);

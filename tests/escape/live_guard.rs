@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::common::{DEADLINE, Git, TestEnv, eventually};
+use super::common::{DEADLINE, Feature, Git, TestEnv, eventually, missing};
 
 /// How long the guard may take. It needs milliseconds; machines that test are loaded.
 const SOON: Duration = Duration::from_secs(2);
@@ -61,6 +61,21 @@ fn what_appears_in_a_protected_place_is_gone_while_the_jail_runs() {
         let listed = env.jail(["quarantine", "list"]);
         assert_eq!(listed.ok().lines().count(), 1, "{script}: {listed:#?}");
     }
+}
+
+/// By an ordinary user, whom a mode keeps out.
+#[test]
+fn a_directory_that_was_closed_when_it_was_made_is_watched_from_when_it_is_open() {
+    let Some(env) = TestEnv::ordinary() else {
+        missing(Feature::OrdinaryUser, "closed directories", "root may look into them anyway");
+        return;
+    };
+    let before = "mkdir -m 0 d && sleep 0.5 && chmod 755 d && sleep 0.5 && echo x > d/.envrc";
+    let running = env.jail_waiting(&[], before, "");
+    let is_gone = || env.project().join("d/.envrc").symlink_metadata().is_err();
+    assert!(eventually(SOON, is_gone), "it is there while the jail runs");
+    let output = env.let_go(running);
+    assert!(output.stderr.contains("held back"), "{output:#?}");
 }
 
 #[test]
