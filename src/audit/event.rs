@@ -141,7 +141,8 @@ pub struct Note {
 pub enum NoteKind {
     /// A protected path: held, uncovered for a moment, or moved out of reach.
     Guard,
-    /// What the guard did while the jail ran; what the user must know of it is said by `Guard` at the end.
+    /// What the guard did while the jail ran, or at the launch after a session that was killed; what the user must know of
+    /// it at the end is said by `Guard`.
     Live,
     /// A secrets file: masked, or not.
     Secret,

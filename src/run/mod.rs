@@ -38,10 +38,13 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
         Some(_) => sweep_abandoned(&Places::new(&host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail"))),
         None => Vec::new(),
     };
+    let reporter = Reporter::new(arguments.loudness.verbosity());
+    // At once: this launch may fail, and the next one finds nothing.
+    swept.iter().for_each(|line| reporter.warn(line));
     let request = Request { options: &arguments.options, command: &arguments.command, umask, ignored };
     let prepared = Prepared { swept, ..prepare(&host, &request, ahead).map_err(doctor::machine)? };
     match keeper {
-        Some(keeper) => session::run(keeper, &prepared, &Reporter::new(arguments.loudness.verbosity())),
+        Some(keeper) => session::run(keeper, &prepared, &reporter),
         None if arguments.json => {
             report::output_json(&format!("{:#}", show::json(&prepared.policy, &prepared.plan)))
         }

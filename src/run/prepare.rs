@@ -43,7 +43,7 @@ pub(super) struct Prepared {
     pub(super) policy: Policy,
     pub(super) plan: Plan,
     pub(super) streams: Streams,
-    /// What was held back of sessions whose supervisor was killed.
+    /// What was held back of sessions whose supervisor was killed. It has been said.
     pub(super) swept: Vec<String>,
     /// What is protected in the writable trees.
     pub(super) trees: Vec<ProtectedTree>,

@@ -66,8 +66,9 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     let mut guard = guard(prepared, &session, reporter)?;
     let record = Arc::new(Record::open(prepared, session, reporter)?);
     record.add(&Event::Start(start_record(policy, prepared)));
+    // They were said when it was done.
     for line in &prepared.swept {
-        record.add(&note(event::NoteKind::Guard, line));
+        record.add(&note(event::NoteKind::Live, line));
     }
     let masked = secrets::begin(prepared, &record, reporter);
     let mut live = match &guard {

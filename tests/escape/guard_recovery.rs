@@ -118,6 +118,23 @@ fn after_a_kill_what_was_renamed_is_the_users_and_what_stands_in_its_place_is_no
     assert!(output.stderr.contains("held back"), "{output:#?}");
 }
 
+/// What a killed session left is said when it is held back, whatever becomes of the launch that does it, and once.
+#[test]
+fn what_is_held_back_after_a_kill_is_said_also_when_the_launch_fails() {
+    for config in ["nonsense = 1\n", ""] {
+        let env = TestEnv::new();
+        let mut running = env.jail_waiting(&[], "true", "");
+        running.kill();
+        drop(running);
+        env.file(".envrc", "planted\n");
+        env.config(config);
+        let output = env.jail(["--", "true"]);
+        assert_eq!(output.success(), config.is_empty(), "{output:#?}");
+        assert_eq!(output.stderr.matches("held back").count(), 1, "{output:#?}");
+        assert_eq!(read(&env, ".envrc"), None, "{output:#?}");
+    }
+}
+
 /// A launch that fails when its guard has begun ran nothing: what the user makes then is the user's.
 #[test]
 fn after_a_launch_that_failed_nothing_of_the_users_is_held_back() {
