@@ -94,6 +94,33 @@ pub trait LateBind: Send + Sync {
 pub trait Observer: Send + Sync {
     /// Takes note of `event`.
     fn decided(&self, event: NetEvent);
+
+    /// Takes note of what became of a secret's sentinel or value in an inspected exchange.
+    fn secret(&self, _event: SecretEvent) {}
+}
+
+/// A secret in an inspected exchange: its name, never its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretEvent {
+    /// The secret's name.
+    pub name: String,
+    /// The host, canonical.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// What became of it.
+    pub what: SecretUse,
+}
+
+/// What became of a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SecretUse {
+    /// The value was put in for the sentinel.
+    Used,
+    /// The sentinel was sent to a host, or in a place, that it is not bound to, and was left as it is.
+    Stray,
+    /// The host's answer carried the value, and the sentinel was put in for it.
+    Scrubbed,
 }
 
 /// One thing that happened at a door.
