@@ -61,6 +61,17 @@ impl User {
         read_while(&self.screen, Duration::from_millis(150))
     }
 
+    /// How many typed bytes are left unread: waits for `expected`, and a moment more for who would take some of them.
+    fn left(&self, expected: u64) -> u64 {
+        let left = || io::ioctl_fionread(&self.tty).expect("a count");
+        let deadline = Instant::now() + 5 * SECOND;
+        while left() != expected && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(SECOND / 10);
+        left()
+    }
+
     fn settings(&self) -> String {
         settings(&self.tty)
     }
@@ -178,17 +189,15 @@ fn a_shared_terminal_is_read_one_line_ahead_and_not_while_another_has_it() {
     let user = User::new();
     let (relay, jail) = user.launch_with(Sharing::Shared, never_stop);
     user.type_keys(b"one\n");
-    std::thread::sleep(SECOND / 10);
+    assert_eq!(user.left(0), 0, "one line is read");
     user.type_keys(b"two\nthree\n");
-    std::thread::sleep(SECOND / 5);
-    assert_eq!(io::ioctl_fionread(&user.tty), Ok(10), "two lines are left to others");
+    assert_eq!(user.left(10), 10, "two lines are left to others");
     assert_eq!(read_exactly(&jail, 14), b"one\ntwo\nthree\n");
     let theirs = tcgetattr(&user.tty).expect("settings");
     make_raw(&user.tty);
     std::thread::sleep(SECOND / 5);
     user.type_keys(b"key");
-    std::thread::sleep(SECOND / 5);
-    assert_eq!(io::ioctl_fionread(&user.tty), Ok(3), "the key is for whoever made it raw");
+    assert_eq!(user.left(3), 3, "the key is for whoever made it raw");
     let mut keys = [0; 8];
     assert_eq!(io::read(&user.tty, &mut keys), Ok(3));
     tcsetattr(&user.tty, OptionalActions::Now, &theirs).expect("set");
@@ -347,9 +356,9 @@ fn what_was_typed_ahead_stays_unless_an_answer_may_be_among_it() {
         let (relay, jail) = user.launch_with(Sharing::Shared, never_stop);
         say(&jail, written);
         user.type_keys(b"one\n");
-        std::thread::sleep(SECOND / 10);
+        assert_eq!(user.left(0), 0, "one line is read");
         user.type_keys(b"two\n");
-        std::thread::sleep(SECOND / 10);
+        assert_eq!(user.left(4), 4, "the other is not");
         drop(jail);
         relay.finish();
         assert_eq!(io::ioctl_fionread(&user.tty), Ok(left), "{written:?}");
