@@ -110,8 +110,14 @@ impl Terminal {
     /// Waits until `text` was written to the terminal.
     #[track_caller]
     pub fn wait_for(&self, text: &str) {
+        self.wait_after(0, text);
+    }
+
+    /// Waits until `text` was written to the terminal, the first `mark` bytes not counted.
+    #[track_caller]
+    pub fn wait_after(&self, mark: usize, text: &str) {
         let found = eventually(Duration::from_secs(30), || {
-            self.raw().windows(text.len()).any(|window| window == text.as_bytes())
+            self.raw()[mark..].windows(text.len()).any(|window| window == text.as_bytes())
         });
         assert!(found, "{text:?} never came; the screen is:\n{}\n", self.screen());
     }

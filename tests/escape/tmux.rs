@@ -331,7 +331,7 @@ fn full_screen_programs_look_the_same_inside() {
         let look = |script: &str| {
             let tmux = Tmux::start(&env, claim, script)?;
             tmux.wait_for("line 1:");
-            let mut screens = vec![tmux.screen()];
+            let mut screens = vec![settled(&tmux)];
             for keys in steps {
                 tmux.keys(keys);
                 screens.push(settled(&tmux));
