@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
 use super::common::servers::{ConnectProxy, TestCa, anthropic};
 use super::common::{DEADLINE, Feature, Output, TestEnv, eventually, missing};
 use super::{run_inside, unique};
@@ -187,20 +190,27 @@ fn a_refusal_says_what_would_allow_it() {
 fn the_socks_door_keeps_the_same_policy() {
     let env = TestEnv::new();
     let server = Counter::start([127, 0, 0, 1].into());
-    let resolve = format!("--resolve=allowed.example.com=127.0.0.1:{}", server.address.port());
-    let flags = ["--allow-host", "allowed.example.com", &resolve];
+    let second = Counter::start([127, 0, 0, 2].into());
+    let port = server.address.port();
+    let resolve = ["allowed", "other"].map(|name| format!("--resolve={name}.example.com=127.0.0.1:{port}"));
+    let flags = ["--allow-host", "allowed.example.com", &resolve[0], &resolve[1]];
     let curl = |url: &str| format!("{WITHOUT_PROXY}; curl -sS -m 10 --socks5-hostname 127.0.0.1:3128 {url}");
+    for address in [server.address, second.address] {
+        env.outside(&format!("curl -sS -m 10 http://{address}/")).ok();
+    }
     let allowed = run_inside(&env, &flags, &curl("http://allowed.example.com/"));
     assert!(allowed.success() && allowed.stdout.contains("served"), "control: {allowed:#?}");
     let seen = server.seen();
     for url in [
         "http://other.example.com/",
-        &format!("http://127.0.0.1:{}/", server.address.port()),
+        &format!("http://{}/", server.address),
         "http://169.254.169.254/",
-        "--socks5 127.0.0.1:3128 http://127.0.0.2/",
+        &format!("http://{}/", second.address),
+        &format!("--socks5 127.0.0.1:3128 http://{}/", second.address),
     ] {
         let refused = run_inside(&env, &flags, &curl(url));
-        assert!(!refused.success() || refused.stdout.contains("is not allowed"), "{url}: {refused:#?}");
+        // By the policy: with the answer "not allowed by ruleset", which curl says with this status.
+        assert!(refused.code() == 97 && refused.stderr.contains("(2)"), "{url}: {refused:#?}");
     }
     // A name that ends for one reader at the NUL and for another at its real end.
     let script = |name: &str| {
@@ -212,6 +222,7 @@ fn the_socks_door_keeps_the_same_policy() {
         )
     };
     for (name, code) in [
+        ("allowed.example.com", 0),
         ("allowed.example.com\\0.evil.example", 1),
         ("evil.example\\0.allowed.example.com", 1),
         ("evil.example", 2),
@@ -219,7 +230,8 @@ fn the_socks_door_keeps_the_same_policy() {
         let inside = run_inside(&env, &flags, &script(name));
         assert!(inside.ok().trim().ends_with(&format!("code {code}")), "{name}: {inside:#?}");
     }
-    assert_eq!(server.seen(), seen, "the server was reached");
+    // The one that is allowed reaches the first once more.
+    assert_eq!((server.seen(), second.seen()), (seen + 1, 1), "a server was reached");
 }
 
 #[test]
@@ -311,16 +323,17 @@ fn a_published_port_of_the_jail_is_at_the_hosts_loopback_while_the_jail_runs() {
     };
     let text = port.to_string();
     let serve = format!("echo from-the-jail > page; exec python3 -m http.server --bind 127.0.0.1 {port}");
-    let control = env.jail_running(["--", "sh", "-c", &serve]);
-    std::thread::sleep(Duration::from_secs(1));
-    assert!(
-        !env.outside(&format!("curl -sS -m 2 http://127.0.0.1:{port}/page")).success(),
-        "without the flag"
+    let fetch = format!("curl -sS -m 5 http://127.0.0.1:{port}/page");
+    let up = format!(
+        "({serve}) & until {WITHOUT_PROXY}; {fetch} | grep from-the-jail; do sleep 0.05; done; : > up; wait"
     );
+    let control = env.jail_running(["--", "sh", "-c", &up]);
+    let is_up = env.project().join("up");
+    assert!(eventually(DEADLINE, || is_up.exists()), "control: the jail's server is up, for the jail");
+    assert!(!env.outside(&fetch).success(), "without the flag");
     drop(control);
 
     let mut jail = env.jail_running(["--publish", &text, "--", "sh", "-c", &serve]);
-    let fetch = format!("curl -sS -m 5 http://127.0.0.1:{port}/page");
     assert!(eventually(DEADLINE, || env.outside(&fetch).stdout.contains("from-the-jail")), "the page comes");
     // What is taken cannot be published, and says so before anything runs.
     let taken = env.jail(["--publish", &text, "--", "touch", "ran"]);
@@ -368,9 +381,21 @@ fn connections_go_through_the_proxy_of_the_environment_and_its_login_stays_outsi
     let inside = run_inside(&env, &flags, &fetch("api.anthropic.com"));
     assert!(inside.success(), "{inside:#?}");
     assert_eq!(proxy.asked(), ["api.anthropic.com:443"]);
-    for host in ["other.example.com", "direct.example.com"] {
+    // How our proxy answers for a host that no resolver knows: what is excepted is looked up here, the rest there.
+    let connect = |host: &str| {
+        format!(
+            "python3 - <<'END'\nimport socket\ns = socket.create_connection(('127.0.0.1', 3128), 10)\n\
+             s.sendall(b'CONNECT {host}:443 HTTP/1.1\\r\\nHost: {host}:443\\r\\n\\r\\n')\n\
+             print(b''.join(iter(lambda: s.recv(4096), b'')).decode())\nEND"
+        )
+    };
+    for (host, answer) in
+        [("other.example.com", "is not allowed"), ("direct.example.com", "its name cannot be resolved")]
+    {
         let refused = run_inside(&env, &flags, &fetch(host));
         assert!(!refused.success(), "{host}: {refused:#?}");
+        let said = run_inside(&env, &flags, &connect(host));
+        assert!(said.ok().contains(answer), "{host}: {said:#?}");
     }
     assert_eq!(proxy.asked().len(), 1, "what is denied or excepted does not reach the proxy");
 
@@ -378,6 +403,7 @@ fn connections_go_through_the_proxy_of_the_environment_and_its_login_stays_outsi
         "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null; grep -rs {} /run/ai-jail /etc",
         &login[..10]
     );
+    assert!(env.outside(&search).stdout.contains(&login), "control: the search finds it outside");
     let inside = run_inside(&env, &flags, &search);
     assert!(!inside.stdout.contains(&login), "the login is inside");
     for dry in [&["--dry-run"][..], &["--dry-run", "--json"]] {
@@ -385,12 +411,28 @@ fn connections_go_through_the_proxy_of_the_environment_and_its_login_stays_outsi
         assert!(shown.ok().contains(&format!("127.0.0.1:{}", proxy.port)), "{shown:#?}");
         assert!(!shown.stdout.contains(&login) && !shown.stderr.contains(&login), "the login is shown");
     }
-    assert!(!env.log().contains(&login), "the login is logged");
+    let log = env.log();
+    assert!(log.contains("api.anthropic.com"), "control: the connections are logged: {log}");
+    for secret in [&login, &BASE64_STANDARD.encode(format!("ann:{login}"))] {
+        assert!(!log.contains(secret), "the login is logged");
+    }
+
+    let excepted = TestEnv::new().var("https_proxy", &url);
+    run_inside(&excepted, &flags, &connect("direct.example.com"));
+    assert_eq!(
+        proxy.asked()[1..],
+        ["direct.example.com:443"],
+        "control: it is asked for without the exception"
+    );
 
     env.config("[network]\nupstream_proxy = \"none\"\n");
-    let direct = run_inside(&env, &flags, &fetch("api.anthropic.com"));
-    assert!(!direct.success(), "no such name exists outside: {direct:#?}");
-    assert_eq!(proxy.asked().len(), 1);
+    let said = run_inside(&env, &flags, &connect("api.anthropic.com"));
+    assert!(said.ok().contains("its name cannot be resolved"), "{said:#?}");
+    let resolve = server.resolve_flag();
+    let seen = server.journal.all().len();
+    run_inside(&env, &[&flags[..], &[&resolve]].concat(), &fetch("api.anthropic.com")).ok();
+    assert_eq!(server.journal.all().len(), seen + 1, "it is reached directly");
+    assert_eq!(proxy.asked().len(), 2);
 }
 
 #[test]
