@@ -133,10 +133,10 @@ fn a_socket_that_is_there_at_the_launch_is_covered_unless_it_is_named() {
     }
 }
 
-/// Ends with 0 when the socket at `place` refuses in the end, at the latest after four seconds, and with 9 when not.
+/// Ends with 0 when the socket at `place` refuses in the end, at the latest after ten seconds, and with 9 when not.
 fn until_refused(probe: &Path, place: &str) -> String {
     format!(
-        "i=0; while [ $i -lt 100 ]; do {} unix {place} | grep -q '\"ok\":true' || exit 0; i=$((i+1)); sleep 0.04; done; exit 9",
+        "i=0; while [ $i -lt 250 ]; do {} unix {place} | grep -q '\"ok\":false' && exit 0; i=$((i+1)); sleep 0.04; done; exit 9",
         probe.display()
     )
 }
@@ -302,7 +302,7 @@ fn a_fifo_of_the_host_is_covered_where_the_jail_cannot_have_made_it() {
     let data = env.dir(env.root().join("data"));
     let place = data.join("commands");
     let after = format!(
-        "i=0; while [ $i -lt 100 ]; do test -p {} || exit 0; i=$((i+1)); sleep 0.02; done; exit 9",
+        "i=0; while [ $i -lt 500 ]; do test -p {} || exit 0; i=$((i+1)); sleep 0.02; done; exit 9",
         place.display()
     );
     let running = env.jail_waiting(&["--ro", text(&data)], "", &after);
@@ -330,6 +330,6 @@ fn device_nodes_in_the_trees_mean_nothing() {
     // Made meanwhile.
     let place = env.project().join("late");
     let running = env.jail_waiting(&[], "", &format!("{} && exit 9; exit 0", read(&place)));
-    env.outside(&format!("mknod -m 666 {} c 1 5", place.display())).ok();
+    env.outside(&format!("mknod -m 666 {} c 1 5 && {}", place.display(), read(&place))).ok();
     assert_eq!(env.let_go(running).code(), 0);
 }

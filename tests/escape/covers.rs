@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
-use super::common::{DEADLINE, Feature, Git, TestEnv};
-use super::{Attempt, Control, must_not_get_out};
+use super::common::{DEADLINE, Feature, Git, TestEnv, text};
+use super::{Attempt, Control, make_controls, must_fail_inside};
 
 /// A word that is in every file that has to stay unread.
 const SECRET: &str = "s3cr3t-of-the-test";
@@ -79,7 +79,10 @@ fn what_is_denied_and_masked_cannot_be_used_in_any_way() {
         attempt("link symbolically", "ln -sf a.pem soft; grep -q s3cr3t soft"),
         attempt("list", "ls secrets | grep -q c"),
         attempt("rename what holds a file named literally", "mv literal moved && mv moved literal"),
-        attempt("rename the parents", "mv deep moved; grep -q s3cr3t moved/er/f.key && mv moved deep"),
+        attempt(
+            "rename the parents",
+            "mv deep moved; grep -q s3cr3t moved/er/f.key; found=$?; mv moved deep; exit $found",
+        ),
         attempt("copy", "cp -r sub copy; grep -q s3cr3t copy/b.pem"),
         attempt("archive", "tar cf - a.pem sub | grep -q s3cr3t"),
         attempt(
@@ -92,10 +95,18 @@ fn what_is_denied_and_masked_cannot_be_used_in_any_way() {
     for flag in ["--deny", "--mask"] {
         let env = project(&files);
         let flags: Vec<&str> = globs.iter().flat_map(|glob| [flag, glob]).collect();
-        must_not_get_out(&env, &flags, &attempts);
-        let after: Vec<_> = files.iter().filter(|file| fs::read(env.project().join(file)).is_ok()).collect();
-        assert!(after.len() >= files.len() - 1, "what was covered is as it was: {after:?}");
+        make_controls(&env, &attempts);
+        let before = covered_things(&env);
+        assert_eq!(before.matches(SECRET).count(), files.len() - 1, "{before}");
+        must_fail_inside(&env, &flags, &attempts);
+        assert_eq!(covered_things(&env), before, "what was covered is as it was");
     }
+}
+
+/// The names, modes, links and contents of what the globs of the test above cover.
+fn covered_things(env: &TestEnv) -> String {
+    let list = "find a.pem sub/b.pem secrets literal/x deep/er/f.key -printf '%p %M %n %l\\n' -type f -exec cat {} + | sort";
+    env.outside(list).ok().to_owned()
 }
 
 #[test]
@@ -246,6 +257,7 @@ fn what_is_covered_is_said() {
         &["denied", "what is made there", "`**/*.key`"],
         &["writable"],
     ];
+    assert_eq!(lines.len(), parts.len(), "{explained:#?}");
     for (line, parts) in lines.iter().zip(parts) {
         assert!(parts.iter().all(|part| line.contains(part)), "{line}");
     }
@@ -357,10 +369,10 @@ fn nothing_is_left_behind() {
     assert_eq!(env.outside("git status --porcelain; find . | sort").ok(), before);
 }
 
-/// Waits in the jail until none of the files can be read, for three seconds at most.
+/// Waits in the jail until none of the files can be read, for ten seconds at most.
 fn until_covered(files: &[&str]) -> String {
     format!(
-        "i=0; while grep -qs {SECRET} {}; do i=$((i+1)); [ $i -gt 150 ] && exit 9; sleep 0.02; done",
+        "i=0; while grep -qs {SECRET} {}; do i=$((i+1)); [ $i -gt 500 ] && exit 9; sleep 0.02; done",
         files.join(" ")
     )
 }
@@ -378,19 +390,18 @@ fn what_appears_or_is_replaced_while_the_jail_runs_is_covered() {
     for (profile, who) in [("workspace", "host"), ("read-only", "host"), ("workspace", "jail")] {
         let env = project(&["a.pem", "conf/local.yml", "real"]);
         let covered = until_covered(&files);
-        let script = format!(
-            "grep -q {SECRET} real || exit 8; while [ ! -e go ]; do sleep 0.02; done; {covered}; grep -qs {SECRET} real && exit 7; exit 0"
-        );
-        let flags = ["--profile", profile, "--deny", "**/*.pem", "--mask", "conf/local.yml", "--"];
-        let running = env.jail_running(flags.iter().copied().chain(["sh", "-c", &*script]));
-        std::thread::sleep(Duration::from_millis(700));
+        let before = format!("grep -q {SECRET} real || exit 8");
+        let after = format!("{covered}; grep -qs {SECRET} real && exit 7; exit 0");
+        let flags = ["--profile", profile, "--deny", "**/*.pem", "--mask", "conf/local.yml"];
+        let running = env.jail_waiting(&flags, &before, &after);
         match who {
             "host" => env.outside(&make).ok().to_owned(),
             _ => env.inside(&make).ok().to_owned(),
         };
-        assert!(env.outside(&format!("grep -q {SECRET} {} || exit 1", files.join(" "))).success(), "control");
-        env.file("go", "");
-        let output = running.finish(DEADLINE);
+        for file in files {
+            assert!(env.outside(&format!("grep -q {SECRET} {file}")).success(), "control: {file}");
+        }
+        let output = env.let_go(running);
         assert_eq!(output.code(), 0, "{profile} {who}: {output:#?}");
         let log = env.log();
         let said = |part: &str| log.contains(part);
@@ -417,15 +428,13 @@ fn what_is_hidden_and_replaced_on_the_host_is_hidden_again() {
     let env = project(&[]);
     let home = env.home();
     env.file(home.join(".npmrc"), SECRET);
-    let script = format!(
-        "grep -qs {SECRET} {0}/.npmrc && exit 8; while [ ! -e {0}/go ]; do sleep 0.02; done; {1}",
-        home.display(),
-        until_covered(&[home.join(".npmrc").to_str().expect("UTF-8")])
-    );
-    let running = env.jail_running(["--project", home.to_str().expect("UTF-8"), "--", "sh", "-c", &script]);
-    std::thread::sleep(Duration::from_millis(700));
+    let place = home.join(".npmrc");
+    let before = format!("grep -qs {SECRET} {} && exit 8", place.display());
+    let (own, other) = (env.project(), text(&home));
+    let flags = ["--project", other, "--ro", text(&own)];
+    let running = env.jail_waiting(&flags, &before, &until_covered(&[text(&place)]));
     env.outside(&format!("echo {SECRET} > $HOME/n && mv $HOME/n $HOME/.npmrc")).ok();
-    env.file(home.join("go"), "");
-    let output = running.finish(DEADLINE);
+    assert!(env.outside(&format!("grep -q {SECRET} $HOME/.npmrc")).success(), "control");
+    let output = env.let_go(running);
     assert_eq!(output.code(), 0, "{output:#?}");
 }

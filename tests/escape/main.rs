@@ -56,19 +56,39 @@ enum Control {
 /// of the test in `$ROOT`.
 #[track_caller]
 fn must_not_get_out(env: &TestEnv, flags: &[&str], attempts: &[Attempt]) {
-    let mut through = Vec::new();
+    let each = attempts.iter().filter_map(|attempt| {
+        make_controls(env, &[*attempt]);
+        through(env, flags, attempt)
+    });
+    none(flags, each.collect());
+}
+
+/// Makes each attempt outside, where it must get through.
+#[track_caller]
+fn make_controls(env: &TestEnv, attempts: &[Attempt]) {
     for attempt in attempts {
-        let claim = attempt.claim;
-        let script = with_root(env, attempt.script);
         if attempt.control == Control::Anybody || env.uid() == 0 {
-            let outside = env.outside(&script);
-            assert!(outside.success(), "control: {claim} should get through outside: {outside:#?}");
-        }
-        let inside = run_inside(env, flags, &script);
-        if inside.success() {
-            through.push(format!("{claim}: {inside:#?}"));
+            let outside = env.outside(&with_root(env, attempt.script));
+            assert!(outside.success(), "control: {} should get through outside: {outside:#?}", attempt.claim);
         }
     }
+}
+
+/// Makes each attempt in a jail started with `flags`, where it must fail. The controls were made before.
+#[track_caller]
+fn must_fail_inside(env: &TestEnv, flags: &[&str], attempts: &[Attempt]) {
+    none(flags, attempts.iter().filter_map(|attempt| through(env, flags, attempt)).collect());
+}
+
+/// What is said of an attempt that gets through in a jail.
+#[track_caller]
+fn through(env: &TestEnv, flags: &[&str], attempt: &Attempt) -> Option<String> {
+    let inside = run_inside(env, flags, &with_root(env, attempt.script));
+    inside.success().then(|| format!("{}: {inside:#?}", attempt.claim))
+}
+
+#[track_caller]
+fn none(flags: &[&str], through: Vec<String>) {
     assert!(through.is_empty(), "{flags:?}: these got through:\n{}", through.join("\n"));
 }
 
