@@ -33,6 +33,8 @@ pub mod sanitize;
 #[expect(clippy::disallowed_methods, reason = "system calls")]
 pub mod sys;
 pub mod terminal;
+#[expect(clippy::disallowed_methods, reason = "makes keys, and knows the time")]
+pub mod tls;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
