@@ -30,6 +30,7 @@ pub mod report;
 #[expect(clippy::disallowed_methods, reason = "leads data through the rooms")]
 pub mod run;
 pub mod sanitize;
+pub mod secrets;
 #[expect(clippy::disallowed_methods, reason = "system calls")]
 pub mod sys;
 pub mod terminal;

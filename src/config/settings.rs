@@ -70,6 +70,26 @@ pub enum NetworkMode {
     Open,
 }
 
+/// Which TLS connections are looked into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Inspect {
+    /// Those to hosts with secrets or HTTP rules.
+    Needed,
+    /// All of them.
+    All,
+}
+
+/// What becomes of a TLS handshake that hides its host's name (encrypted ClientHello).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ech {
+    /// It is cut: the name that it hides may be another host's.
+    Refuse,
+    /// It passes.
+    Allow,
+}
+
 /// Which of the launcher's variables are inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,6 +1,8 @@
 //! Values that are words of a fixed list, and the nearest word to one that is not on it.
 
-use super::settings::{CacheMode, HomeMode, Inherit, NetworkMode, Profile, StateMode, Thing};
+use super::settings::{CacheMode, Ech, HomeMode, Inherit, Inspect, NetworkMode, Profile, StateMode, Thing};
+use crate::policy::bindings::SecretMode;
+use crate::secrets::{Decode, Place};
 
 /// A value that is written as one of a few words, the same ones in files, flags and the environment.
 pub trait Word: Copy + Send + Sync + Sized + 'static {
@@ -63,6 +65,37 @@ impl Word for NetworkMode {
     const NOUN: &'static str = "network mode";
     const WORDS: &'static [(&'static str, Self)] =
         &[("off", Self::Off), ("filtered", Self::Filtered), ("open", Self::Open)];
+}
+
+impl Word for Inspect {
+    const NOUN: &'static str = "choice of what is inspected";
+    const WORDS: &'static [(&'static str, Self)] = &[("needed", Self::Needed), ("all", Self::All)];
+}
+
+impl Word for Ech {
+    const NOUN: &'static str = "word for encrypted ClientHello";
+    const WORDS: &'static [(&'static str, Self)] = &[("refuse", Self::Refuse), ("allow", Self::Allow)];
+}
+
+impl Word for SecretMode {
+    const NOUN: &'static str = "mode of a secret";
+    const WORDS: &'static [(&'static str, Self)] = &[("mask", Self::Mask), ("deny", Self::Deny)];
+}
+
+impl Word for Place {
+    const NOUN: &'static str = "place in a request";
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("header", Self::Header),
+        ("basic", Self::Basic),
+        ("query", Self::Query),
+        ("path", Self::Path),
+        ("body", Self::Body),
+    ];
+}
+
+impl Word for Decode {
+    const NOUN: &'static str = "form of a secret";
+    const WORDS: &'static [(&'static str, Self)] = &[("plain", Self::Plain), ("jwt", Self::Jwt)];
 }
 
 impl Word for Inherit {

@@ -158,10 +158,7 @@ impl Denial {
 
     /// The option that would allow it; `None` where a rule has to go first.
     pub fn option(&self) -> Option<String> {
-        let allow = |host: &Host| match self.target.port {
-            80 | 443 => format!("--allow-host {host}"),
-            port => format!("--allow-host {host}:{port}"),
-        };
+        let allow = |host: &Host| option_for(&Authority { host: host.clone(), port: self.target.port });
         match &self.reason {
             Reason::NoDoors => Some("--network".to_owned()),
             Reason::NoRule => Some(allow(&self.target.host)),
@@ -185,6 +182,14 @@ impl fmt::Display for Denial {
             }
             (_, None) => write!(f, "ai-jail: {target} is denied ({why}); remove that rule to allow it"),
         }
+    }
+}
+
+/// The option that allows `target`.
+pub fn option_for(target: &Authority) -> String {
+    match target.port {
+        80 | 443 => format!("--allow-host {}", target.host),
+        port => format!("--allow-host {}:{port}", target.host),
     }
 }
 
@@ -245,6 +250,10 @@ pub(crate) mod tests {
             forward: Vec::new(),
             publish: Vec::new(),
             resolve: BTreeMap::new(),
+            http: Vec::new(),
+            inspect: crate::config::settings::Inspect::Needed,
+            ech: crate::config::settings::Ech::Refuse,
+            secret_hosts: Vec::new(),
         }
     }
 

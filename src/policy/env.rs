@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::config::settings::{EnvValue, Inherit, Settings};
 use crate::policy::origin::{Layer, Origin, Sourced};
+use crate::policy::wild;
 use crate::presets::preset;
 use crate::sanitize::escape;
 
@@ -134,24 +135,8 @@ fn find<'a>(rows: &'a [Row], name: &str) -> Option<&'a Row> {
 
 /// Whether `name` matches `pattern`, where `*` stands for any run of characters and case does not count.
 pub fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
-    let (mut at, mut position, mut star) = (0, 0, None);
-    while position < name.len() {
-        if pattern.get(at) == Some(&b'*') {
-            star = Some((at, position));
-            at += 1;
-        } else if pattern.get(at).is_some_and(|byte| byte.eq_ignore_ascii_case(&name[position])) {
-            at += 1;
-            position += 1;
-        } else if let Some((star_at, from)) = star {
-            at = star_at + 1;
-            position = from + 1;
-            star = Some((star_at, position));
-        } else {
-            return false;
-        }
-    }
-    pattern[at..].iter().all(|byte| *byte == b'*')
+    let star = |part: &u8| *part == b'*';
+    wild::matches(pattern.as_bytes(), name.as_bytes(), star, |part, byte| part.eq_ignore_ascii_case(byte))
 }
 
 #[cfg(test)]

@@ -2,18 +2,21 @@
 
 pub mod address;
 pub mod authority;
+pub mod bindings;
 pub mod carry;
 pub mod env;
 pub mod explain;
 pub mod files;
 pub mod glob;
 pub mod host_rule;
+pub mod http_rule;
 pub mod net;
 pub mod origin;
 mod resolve;
 pub mod secrets;
 pub mod terminal;
 pub mod upstream;
+pub mod wild;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,6 +35,7 @@ use crate::host::user::User;
 use crate::plan::operation::{Access, Hole, Veil};
 use crate::plan::seccomp::Debuggers;
 
+use self::bindings::{FileBinding, SecretBinding};
 use self::carry::Carry;
 use self::files::{FileRule, FileRules};
 use self::glob::Below;
@@ -387,6 +391,10 @@ pub struct Policy {
     pub environment: BTreeMap<String, Sourced<OsString>>,
     /// The network.
     pub network: NetworkRule,
+    /// Variables of which the jail has a fake, or none.
+    pub bindings: Vec<SecretBinding>,
+    /// Files of which the jail has a copy with fakes, or nothing.
+    pub files_bound: Vec<FileBinding>,
     /// Debuggers.
     pub debuggers: Debuggers,
     /// The Landlock ABI that is enforced, or `None` where the profile accepts that there is none.

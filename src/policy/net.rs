@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::settings::{NetworkMode, ResolveTarget};
-use crate::policy::host_rule::HostPattern;
+use crate::config::settings::{Ech, Inspect, NetworkMode, ResolveTarget};
+use crate::policy::authority::Authority;
+use crate::policy::host_rule::{HostPattern, StreamCheck};
+use crate::policy::http_rule::HttpRules;
 use crate::policy::origin::Sourced;
 use crate::policy::upstream::Upstream;
 
@@ -32,4 +34,95 @@ pub struct NetPolicy {
     pub publish: Vec<Sourced<u16>>,
     /// `--resolve`: where a host is dialled instead, by its canonical text. It allows no host.
     pub resolve: BTreeMap<String, Sourced<ResolveTarget>>,
+    /// HTTP rules, the user's and those of registries. They allow no host.
+    pub http: Vec<Sourced<HttpRules>>,
+    /// Which TLS connections are looked into.
+    pub inspect: Inspect,
+    /// What becomes of a handshake that hides the host's name.
+    pub ech: Ech,
+    /// The hosts that masked secrets are put in for. They allow no host.
+    pub secret_hosts: Vec<Sourced<HostPattern>>,
+}
+
+/// Why TLS to a host is looked into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inspected<'p> {
+    /// A secret is put in there.
+    Secret(&'p Sourced<HostPattern>),
+    /// It has HTTP rules.
+    Http(&'p Sourced<HttpRules>),
+    /// Every host is.
+    All,
+}
+
+/// Ports that carry no TLS, whatever a rule says.
+pub const PLAIN_PORTS: [u16; 2] = [22, 80];
+
+impl NetPolicy {
+    /// Whether TLS to `target` ends at us, so that requests are seen. It says nothing about whether `target` is allowed.
+    pub fn inspects(&self, target: &Authority) -> bool {
+        self.inspected(target).is_some()
+    }
+
+    /// Why TLS to `target` ends at us; `None` when it does not.
+    pub fn inspected(&self, target: &Authority) -> Option<Inspected<'_>> {
+        if self.mode != NetworkMode::Filtered || PLAIN_PORTS.contains(&target.port) {
+            return None;
+        }
+        if let Some(host) = self.secret_hosts.iter().find(|host| host.value.matches(target)) {
+            return Some(Inspected::Secret(host));
+        }
+        if let Some(rules) = self.http.iter().find(|rules| rules.value.host.matches(target)) {
+            return Some(Inspected::Http(rules));
+        }
+        // With `/tcp` the user says that it may be something else than TLS.
+        let any_bytes = |rule: &Sourced<HostPattern>| {
+            rule.value.check() == StreamCheck::DangerAnyBytes && rule.value.matches(target)
+        };
+        (self.inspect == Inspect::All && !self.allow.iter().any(any_bytes)).then_some(Inspected::All)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::egress::decide::tests::policy;
+    use crate::policy::http_rule::HttpRule;
+    use crate::policy::origin::Origin;
+
+    #[test]
+    fn only_hosts_that_need_it_are_inspected_and_never_what_is_not_tls() {
+        let mut net = policy(&["*", "any.test:443/tcp", "db.test:5432"], &[]);
+        let pattern = |text: &str| HostPattern::parse(text).unwrap();
+        net.secret_hosts.push(Sourced::new(pattern("*.secret.test:*"), Origin::flag("--secret")));
+        let http = HttpRules {
+            host: pattern("http.test"),
+            allow: vec![HttpRule::parse("GET /**").unwrap()],
+            deny: Vec::new(),
+        };
+        net.http.push(Sourced::new(http, Origin::built_in("test")));
+        let cases = [
+            ("a.secret.test:443", true, true),
+            ("a.secret.test:8443", true, true),
+            ("a.secret.test:80", false, false),
+            ("a.secret.test:22", false, false),
+            ("secret.test:443", false, true),
+            ("http.test:443", true, true),
+            ("http.test:8443", false, true),
+            ("http.test:80", false, false),
+            ("other.test:443", false, true),
+            ("any.test:443", false, false),
+            ("db.test:5432", false, true),
+        ];
+        for (target, needed, all) in cases {
+            let target = Authority::parse(target.as_bytes()).unwrap();
+            net.inspect = Inspect::Needed;
+            assert_eq!(net.inspects(&target), needed, "needed: {target}");
+            net.inspect = Inspect::All;
+            assert_eq!(net.inspects(&target), all, "all: {target}");
+            net.mode = NetworkMode::Open;
+            assert!(!net.inspects(&target), "open: {target}");
+            net.mode = NetworkMode::Filtered;
+        }
+    }
 }

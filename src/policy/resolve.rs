@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::settings::{NetworkMode, Profile, Settings};
+use crate::config::settings::{Ech, Inspect, NetworkMode, Profile, Settings};
 use crate::error::{Error, Kind, Result};
 use crate::host::agents::HostUse;
 use crate::host::system::{MountKind, SystemMount};
@@ -85,6 +85,8 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         protected,
         environment,
         network,
+        bindings: Vec::new(),
+        files_bound: Vec::new(),
         debuggers: debuggers(profile, landlock_abi),
         landlock_abi,
         proc_view,
@@ -293,6 +295,10 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
         forward: once(&settings.forward),
         publish: once(&settings.publish),
         resolve: settings.resolve.clone(),
+        http: Vec::new(),
+        inspect: Inspect::Needed,
+        ech: Ech::Refuse,
+        secret_hosts: Vec::new(),
     })))
 }
 

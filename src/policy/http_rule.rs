@@ -1,0 +1,323 @@
+//! HTTP rules of a host: which methods and paths may be asked there (NET-6). Every inspected request is put to
+//! [`decide_http`].
+//!
+//! Fail closed: a path that servers may read in more than one way passes only where no path counts.
+
+mod path;
+
+use std::fmt;
+
+use crate::egress::decide::option_for;
+use crate::policy::authority::Authority;
+use crate::policy::host_rule::{HostPattern, StreamCheck};
+use crate::policy::net::NetPolicy;
+use crate::policy::origin::{Layer, Origin, Sourced};
+use crate::sanitize::escape;
+
+use self::path::{Case, PathGlob, RequestPath};
+
+pub use self::path::{Ambiguity, GlobError};
+
+/// The longest part of a method or path that is shown (bytes).
+const SHOWN: usize = 200;
+/// The longest method of a rule (bytes).
+const METHOD: usize = 40;
+
+/// What may be asked of the hosts that a pattern covers.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct HttpRules {
+    /// The hosts.
+    pub host: HostPattern,
+    /// When not empty, only what one of these matches passes.
+    pub allow: Vec<HttpRule>,
+    /// What one of these matches does not pass.
+    pub deny: Vec<HttpRule>,
+}
+
+/// One rule: a method, or all, and the paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpRule {
+    /// `None` for every method.
+    method: Option<String>,
+    path: PathGlob,
+}
+
+impl HttpRule {
+    /// Reads `METHOD /path` or `* /path`, where `*` in a path stands for a part of a segment and `**` for any number of
+    /// segments. The error says what is wrong and what to write instead.
+    pub fn parse(text: &str) -> Result<Self, HttpRuleError> {
+        let (method, path) = text.split_once(' ').ok_or(HttpRuleError::Form)?;
+        let method = match method {
+            "*" => None,
+            _ if method.is_empty() || method.len() > METHOD => return Err(HttpRuleError::Form),
+            _ if !method.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-') => {
+                return Err(HttpRuleError::Method);
+            }
+            _ if method.bytes().any(|byte| byte.is_ascii_lowercase()) => {
+                return Err(HttpRuleError::LowerCase(method.to_ascii_uppercase()));
+            }
+            _ => Some(method.to_owned()),
+        };
+        let path = PathGlob::parse(path.trim_start_matches(' ')).map_err(HttpRuleError::Path)?;
+        Ok(Self { method, path })
+    }
+
+    fn has_method(&self, method: &str, case: Case) -> bool {
+        self.method.as_deref().is_none_or(|own| match case {
+            Case::Counts => own == method,
+            Case::Ignored => own.eq_ignore_ascii_case(method),
+        })
+    }
+}
+
+impl fmt::Display for HttpRule {
+    /// The canonical text, which parses to the same rule.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method.as_deref().unwrap_or("*"), self.path)
+    }
+}
+
+impl serde::Serialize for HttpRule {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Why a rule is refused, and what to write instead.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HttpRuleError {
+    /// It is not two words.
+    #[error("a rule is a method and a path, for example \"GET /repos/**\", or \"* /**\" for everything")]
+    Form,
+    /// The method holds something else than letters and dashes.
+    #[error("a method is letters, such as GET or POST, or * for every one")]
+    Method,
+    /// Upper and lower case are different in methods.
+    #[error("methods are in capitals; write {0}")]
+    LowerCase(String),
+    /// The path is none.
+    #[error("{0}")]
+    Path(GlobError),
+}
+
+/// The answer to one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HttpDecision<'p> {
+    /// Nothing is said against it: the host has no rules, or none that allow.
+    Free,
+    /// This rule allows it.
+    Allowed(&'p HttpRule),
+    /// It may not pass.
+    Denied(HttpDenial),
+}
+
+/// A refusal: one line for whoever asked, and its parts for the log. It holds nothing unescaped of the request's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpDenial {
+    /// Where it was asked.
+    pub target: Authority,
+    /// The method, escaped and cut.
+    pub method: String,
+    /// The path without the query, escaped and cut.
+    pub path: String,
+    /// Why not.
+    pub reason: HttpReason,
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HttpReason {
+    /// A rule denies it.
+    Rule {
+        /// The rule's text.
+        rule: String,
+        /// Where it came from. Not part of the line, which the jail reads.
+        origin: Origin,
+    },
+    /// The host has rules that allow, and none of them matches.
+    NoRule {
+        /// Whose rules they are.
+        rules: Owner,
+    },
+    /// What its path means cannot be told.
+    Ambiguous(Ambiguity),
+}
+
+/// Whose rules are not met, and so who could change them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// Ours: a registry of tools is for reading.
+    Registry,
+    /// The user's.
+    User,
+    /// The project's.
+    Project,
+}
+
+/// Decides about a request to `target`, whose connection is allowed. `path_and_query` is what was sent, its path
+/// beginning with a slash.
+///
+/// Rules of several entries for one host count together, but for a project's: what it allows has to be allowed by the
+/// others as well. A denying rule beats all that allow, and takes no notice of upper and lower case.
+pub fn decide_http<'p>(
+    policy: &'p NetPolicy,
+    target: &Authority,
+    method: &str,
+    path_and_query: &str,
+) -> HttpDecision<'p> {
+    let entries: Vec<_> = policy.http.iter().filter(|entry| entry.value.host.matches(target)).collect();
+    if entries.is_empty() {
+        return HttpDecision::Free;
+    }
+    let path = path_and_query.split('?').next().unwrap_or_default();
+    let request = Request { method, path: RequestPath::read(path) };
+    let deny = |reason| {
+        HttpDecision::Denied(HttpDenial {
+            target: target.clone(),
+            method: shown(method),
+            path: shown(path),
+            reason,
+        })
+    };
+    if let Some(reason) = request.denied(&entries) {
+        return deny(reason);
+    }
+    let (project, own): (Vec<&Sourced<HttpRules>>, Vec<_>) =
+        entries.into_iter().partition(|entry| entry.origin.layer == Layer::Project);
+    let mut decision = HttpDecision::Free;
+    for group in [project, own] {
+        match request.allowed(&group) {
+            Ok(Some(rule)) => decision = HttpDecision::Allowed(rule),
+            Ok(None) => {}
+            Err(reason) => return deny(reason),
+        }
+    }
+    decision
+}
+
+struct Request<'r> {
+    method: &'r str,
+    path: Result<RequestPath, Ambiguity>,
+}
+
+impl Request<'_> {
+    /// Why a denying rule refuses it, if one does.
+    fn denied(&self, entries: &[&Sourced<HttpRules>]) -> Option<HttpReason> {
+        let rules =
+            entries.iter().flat_map(|entry| entry.value.deny.iter().map(|rule| (rule, &entry.origin)));
+        let rules: Vec<_> = rules.filter(|(rule, _)| rule.has_method(self.method, Case::Ignored)).collect();
+        let matching = rules.iter().find(|(rule, _)| match &self.path {
+            Ok(path) => path.readings().any(|reading| rule.path.matches(reading, Case::Ignored)),
+            Err(_) => rule.path.is_any(),
+        });
+        match (matching, &self.path) {
+            (Some((rule, origin)), _) => {
+                Some(HttpReason::Rule { rule: rule.to_string(), origin: (*origin).clone() })
+            }
+            // It may be what one of them denies.
+            (None, Err(ambiguity)) if !rules.is_empty() => Some(HttpReason::Ambiguous(*ambiguity)),
+            (None, _) => None,
+        }
+    }
+
+    /// The rule of `group` that allows it; `None` when the group does not say what is allowed.
+    fn allowed<'p>(&self, group: &[&'p Sourced<HttpRules>]) -> Result<Option<&'p HttpRule>, HttpReason> {
+        let all: Vec<&'p HttpRule> = group.iter().flat_map(|entry| &entry.value.allow).collect();
+        if all.is_empty() {
+            return Ok(None);
+        }
+        let rules: Vec<_> =
+            all.into_iter().filter(|rule| rule.has_method(self.method, Case::Counts)).collect();
+        let by = |reading: &[String]| rules.iter().find(|rule| rule.path.matches(reading, Case::Counts));
+        let found = match &self.path {
+            // Every way to read it has to be allowed.
+            Ok(path) => {
+                path.readings().map(by).reduce(|first, other| first.filter(|_| other.is_some())).flatten()
+            }
+            Err(_) => rules.iter().find(|rule| rule.path.is_any()),
+        };
+        match (found, &self.path) {
+            (Some(rule), _) => Ok(Some(rule)),
+            (None, Err(ambiguity)) if !rules.is_empty() => Err(HttpReason::Ambiguous(*ambiguity)),
+            (None, _) => Err(HttpReason::NoRule { rules: owner(group) }),
+        }
+    }
+}
+
+fn owner(group: &[&Sourced<HttpRules>]) -> Owner {
+    let layers = || group.iter().map(|entry| entry.origin.layer);
+    if layers().all(|layer| layer == Layer::BuiltIn) {
+        Owner::Registry
+    } else if layers().any(|layer| layer == Layer::Project) {
+        Owner::Project
+    } else {
+        Owner::User
+    }
+}
+
+/// What was sent, escaped and cut.
+fn shown(text: &str) -> String {
+    let cut = text.floor_char_boundary(SHOWN.min(text.len()));
+    let more = if cut < text.len() { "..." } else { "" };
+    format!("{}{more}", escape(&text[..cut]))
+}
+
+impl HttpDenial {
+    /// A word for the log and for programs.
+    pub fn code(&self) -> &'static str {
+        match self.reason {
+            HttpReason::Rule { .. } | HttpReason::NoRule { .. } => "http-rule",
+            HttpReason::Ambiguous(_) => "ambiguous-path",
+        }
+    }
+
+    /// Why, in a few words.
+    pub fn why(&self) -> String {
+        match &self.reason {
+            HttpReason::Rule { rule, .. } => format!("by the HTTP rule {rule}"),
+            HttpReason::NoRule { rules: Owner::Registry } => {
+                "a registry of packages is for reading: GET and HEAD".to_owned()
+            }
+            HttpReason::NoRule { rules: Owner::User } => "no HTTP rule of the host matches".to_owned(),
+            HttpReason::NoRule { rules: Owner::Project } => {
+                "no HTTP rule of the project's configuration matches".to_owned()
+            }
+            HttpReason::Ambiguous(why) => format!("servers read its path in different ways: {why}"),
+        }
+    }
+
+    /// What would allow it.
+    pub fn hint(&self) -> String {
+        let Self { target, method, path, .. } = self;
+        match &self.reason {
+            HttpReason::Rule { .. } => "remove that rule to allow it".to_owned(),
+            HttpReason::NoRule { rules: Owner::Registry } => format!("allow it with {}", option_for(target)),
+            HttpReason::NoRule { .. } => {
+                format!("allow it with \"{method} {path}\" in allow of [[network.http]] for {}", target.host)
+            }
+            HttpReason::Ambiguous(_) => {
+                format!("write the path plainly, or allow it with \"{method} /**\"")
+            }
+        }
+    }
+}
+
+impl fmt::Display for HttpDenial {
+    /// One line: what; why; what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { target, method, path, .. } = self;
+        let verb = match self.reason {
+            HttpReason::Rule { .. } => "denied",
+            _ => "not allowed",
+        };
+        write!(f, "ai-jail: {method} {path} at {target} is {verb} ({}); {}", self.why(), self.hint())
+    }
+}
+
+/// Whether a pattern can have rules about what is said to its hosts: it has a port where that can be read.
+pub fn can_be_read(pattern: &HostPattern) -> bool {
+    pattern.check() == StreamCheck::Protocol
+}
+
+#[cfg(test)]
+mod tests;
