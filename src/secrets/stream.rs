@@ -1,0 +1,173 @@
+//! One replacer for everything that flows: sentinels to values on the way out, values to sentinels on the way back.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use super::automaton::{Automaton, Found, START};
+use super::forms::Pair;
+
+/// What was met, by the names of the secrets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Noted {
+    /// What was put in; of answers: values that came back and were replaced.
+    pub used: BTreeSet<String>,
+    /// What was seen where it is not bound, or in a place that is none of its own: an alarm.
+    pub stray: BTreeSet<String>,
+}
+
+impl Noted {
+    /// Whether nothing was met.
+    pub fn is_empty(&self) -> bool {
+        self.used.is_empty() && self.stray.is_empty()
+    }
+
+    /// Takes what was met elsewhere in.
+    pub fn add_all(&mut self, others: &Self) {
+        self.used.extend(others.used.iter().cloned());
+        self.stray.extend(others.stray.iter().cloned());
+    }
+
+    pub(super) fn note(&mut self, name: &str, what: What) {
+        let names = match what {
+            What::Put => &mut self.used,
+            What::Leave => &mut self.stray,
+        };
+        if !names.contains(name) {
+            names.insert(name.to_owned());
+        }
+    }
+}
+
+/// What becomes of something that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// It is replaced.
+    Put,
+    /// It stays and is noted.
+    Leave,
+}
+
+/// What is looked for, and what is put there.
+pub(super) struct Table {
+    names: Vec<String>,
+    automaton: Automaton,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    /// The index of the secret.
+    secret: usize,
+    put: Zeroizing<Vec<u8>>,
+}
+
+impl Table {
+    /// A table of the forms of each secret, in the order of `names`.
+    pub(super) fn new(names: Vec<String>, forms: Vec<Vec<Pair>>) -> Self {
+        let automaton = Automaton::new(forms.iter().flatten().map(|pair| pair.find.as_slice()));
+        let rows = forms
+            .into_iter()
+            .enumerate()
+            .flat_map(|(secret, pairs)| pairs.into_iter().map(move |pair| Row { secret, put: pair.put }))
+            .collect();
+        Self { names, automaton, rows }
+    }
+
+    /// All that is in `bytes`, those that end first first; what is part of another comes before it.
+    pub(super) fn find_all(&self, bytes: &[u8]) -> Vec<Found> {
+        self.automaton.find_all(bytes)
+    }
+
+    /// The index of the secret that `found` is of.
+    pub(super) fn secret(&self, found: Found) -> usize {
+        self.rows[found.text].secret
+    }
+
+    /// The name of the secret that `found` is of.
+    pub(super) fn name(&self, found: Found) -> &str {
+        &self.names[self.secret(found)]
+    }
+
+    /// What belongs where `found` is: as long.
+    pub(super) fn put(&self, found: Found) -> &[u8] {
+        &self.rows[found.text].put
+    }
+}
+
+/// Replaces, or only watches, in a stream. However the stream is cut, what comes out is the same, and as long as what went
+/// in. It holds back only what may be the beginning of something that is looked for.
+pub struct Stream {
+    table: Arc<Table>,
+    /// What becomes of each secret.
+    what: Vec<What>,
+    state: u32,
+    held: Zeroizing<Vec<u8>>,
+    noted: Noted,
+}
+
+impl Stream {
+    pub(super) fn new(table: Arc<Table>, what: Vec<What>) -> Self {
+        Self { table, what, state: START, held: Zeroizing::new(Vec::new()), noted: Noted::default() }
+    }
+
+    /// Takes the next `bytes` and appends what is certain to `out`.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        // What is found begins in what was held back or later, so it can be replaced where it stands in `out`.
+        out.reserve(self.held.len() + bytes.len());
+        out.extend_from_slice(&self.held);
+        let base = out.len();
+        out.extend_from_slice(bytes);
+        let table = Arc::clone(&self.table);
+        let automaton = &table.automaton;
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.state == START {
+                at = automaton.skip(bytes, at);
+            }
+            let Some(byte) = bytes.get(at) else { break };
+            self.state = automaton.step(self.state, *byte);
+            at += 1;
+            self.replace(&table, &mut out[..base + at]);
+        }
+        let held = out.len() - automaton.open(self.state);
+        self.held.clear();
+        self.held.extend_from_slice(&out[held..]);
+        out.truncate(held);
+    }
+
+    /// The stream has ended: appends what was held back. The next byte begins another stream.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.held);
+        self.held.clear();
+        self.state = START;
+    }
+
+    /// What was met so far.
+    pub fn noted(&self) -> &Noted {
+        &self.noted
+    }
+
+    /// Replaces what ends where `out` ends.
+    fn replace(&mut self, table: &Table, out: &mut [u8]) {
+        let mut covered = 0;
+        for (text, length) in table.automaton.ends(self.state) {
+            let row = &table.rows[text];
+            let what = self.what[row.secret];
+            self.noted.note(&table.names[row.secret], what);
+            // The longest comes first, and what is part of it is gone with it.
+            if what == What::Put && length > covered {
+                covered = length;
+                let end = out.len();
+                out[end - length..].copy_from_slice(&row.put);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("noted", &self.noted).finish_non_exhaustive()
+    }
+}
