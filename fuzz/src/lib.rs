@@ -53,7 +53,9 @@ fn restored(input: &[u8]) {
     again.push(&off, &mut Vec::new());
     assert!(!again.modes().any(), "{:?} after {}", again.modes(), off.escape_ascii());
     again.push(&on, &mut Vec::new());
-    assert!(again.modes().off() == off, "{} is not {}", again.modes().off().escape_ascii(), off.escape_ascii());
+    // What a restored cursor may have brought back is switched off, but nobody can tell whether it is to come again.
+    let back = again.modes().on();
+    assert!(back == on, "{} is not {}", back.escape_ascii(), on.escape_ascii());
 }
 
 fn filtered<'a>(classes: Classes, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>, Drops) {
@@ -99,11 +101,14 @@ mod tests {
     #[test]
     fn the_corpus_keeps_the_promises() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut inputs = 0;
         for directory in ["corpus/filter", "regressions"] {
             for entry in fs::read_dir(root.join(directory)).expect("inputs") {
                 check(&fs::read(entry.expect("an entry").path()).expect("an input"));
+                inputs += 1;
             }
         }
+        assert!(inputs > 100, "{inputs} inputs");
     }
 
     #[test]
