@@ -4,6 +4,8 @@
 
 #[path = "docs/coverage.rs"]
 mod coverage;
+#[path = "docs/needs.rs"]
+mod needs;
 
 use std::fs;
 use std::path::Path;

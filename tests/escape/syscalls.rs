@@ -1,6 +1,6 @@
 //! System calls that are refused, and those that tools need.
 
-use super::common::{Feature, TestEnv, missing, on_path};
+use super::common::{Feature, TestEnv, missing};
 use super::run_inside;
 
 const PROFILES: &[&str] = &["workspace", "read-only", "strict", "lockdown"];
@@ -127,7 +127,7 @@ fn setuid_bits_cannot_be_made() {
     }
     let attribute =
         "touch cap && setfattr -n security.capability -v 0x0100000200000000000000000000000000000000 cap";
-    if on_path("setfattr").is_some() {
+    if Feature::Program("setfattr").needed_for("a file capability") {
         assert!(!run_inside(&env, &[], attribute).success(), "a file capability");
     }
 }
