@@ -272,7 +272,34 @@ fn every_mechanism_has_a_test_that_exists() {
                 if file.starts_with("src/") { package.join(file) } else { package.join("tests").join(file) };
             let text =
                 std::fs::read_to_string(&below).unwrap_or_else(|error| panic!("{id}: {file}: {error}"));
-            assert!(text.contains(&format!("fn {function}()")), "{id}: {test}");
+            assert!(is_run(&text, function), "{id}: {test} is no test that runs");
         }
+    }
+}
+
+/// Whether `function` is a test, and not one that is ignored.
+fn is_run(text: &str, function: &str) -> bool {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let heads = [format!("fn {function}() {{"), format!("async fn {function}() {{")];
+    let Some(at) = lines.iter().position(|line| heads.iter().any(|head| line == head)) else {
+        return false;
+    };
+    let attributes: Vec<&&str> = lines[..at]
+        .iter()
+        .rev()
+        .take_while(|line| line.starts_with("#[") || line.starts_with("///"))
+        .collect();
+    let has = |start: &str| attributes.iter().any(|line| line.starts_with(start));
+    (has("#[test]") || has("#[tokio::test")) && !has("#[ignore") && !has("#[cfg")
+}
+
+#[test]
+fn what_is_no_test_or_is_ignored_covers_nothing() {
+    assert!(is_run("#[test]\nfn a() {\n}", "a"));
+    assert!(is_run("    /// Why.\n    #[tokio::test(flavor = \"x\")]\n    async fn a() {", "a"));
+    for text in
+        ["fn a() {", "#[test]\nfn b() {", "#[test]\n#[ignore]\nfn a() {", "#[test]\n\nfn b() {}\nfn a() {"]
+    {
+        assert!(!is_run(text, "a"), "{text:?}");
     }
 }
