@@ -145,6 +145,66 @@ fn a_repository_that_points_elsewhere_is_not_mounted() {
     assert!(!output.success(), "a repository must not choose what is mounted: {output:#?}");
 }
 
+#[test]
+fn what_the_jail_sets_for_git_beats_the_repositorys_own() {
+    let settings = [
+        ("branch.autoSetupMerge", "always", "false"),
+        ("push.default", "matching", "current"),
+        ("commit.gpgsign", "true", "false"),
+        ("tag.gpgsign", "true", "false"),
+    ];
+    let env = TestEnv::new();
+    let git = Git::new(&env).init();
+    for (name, own, jails) in settings {
+        git.run(&["config", name, own]).ok();
+        let read = format!("git config {name}");
+        assert_eq!(env.outside(&read).ok().trim(), own, "control: {name}");
+        assert_eq!(env.inside(&read).ok().trim(), jails, "{name}");
+    }
+    assert_eq!(env.inside("echo $GIT_CONFIG_COUNT").ok().trim(), settings.len().to_string());
+}
+
+#[test]
+fn a_repository_that_is_granted_is_pushed_to_and_fetched_from() {
+    let env = TestEnv::new();
+    let git = Git::new(&env).init();
+    let remote = env.dir(env.root().join("remote.git"));
+    let remote = remote.to_str().expect("UTF-8");
+    git.run(&["init", "-q", "--bare", remote]).ok();
+    git.run(&["remote", "add", "origin", remote]).ok();
+    let push = "echo i > i && git add i && git commit -q -m inside && git push -q origin main";
+    assert!(!env.inside(push).success(), "it is not there when it is not granted");
+    let log = |directory: &str, of: &str| {
+        git.run_in(directory.as_ref(), &["log", "-1", "--format=%s", of]).ok().trim().to_owned()
+    };
+    env.jail(["--rw", remote, "--", "git", "push", "-q", "origin", "main"]).ok();
+    assert_eq!(log(remote, "main"), "inside");
+
+    let second = env.root().join("second");
+    let second = second.to_str().expect("UTF-8");
+    git.run(&["clone", "-q", remote, second]).ok();
+    git.run_in(second.as_ref(), &["commit", "-q", "--allow-empty", "-m", "outside"]).ok();
+    git.run_in(second.as_ref(), &["push", "-q", "origin", "HEAD:main"]).ok();
+    let fetch = "git fetch -q origin && git log -1 --format=%s origin/main";
+    assert_eq!(env.jail(["--ro", remote, "--", "sh", "-c", fetch]).ok(), "outside\n");
+}
+
+#[test]
+fn objects_that_another_repository_lends_are_not_followed() {
+    let env = TestEnv::new();
+    let git = Git::new(&env).init();
+    let other = env.dir(env.root().join("other"));
+    git.run_in(&other, &["init", "-q"]).ok();
+    env.file(other.join("secret"), "secret of another repository\n");
+    let object = git.run_in(&other, &["hash-object", "-w", "secret"]).ok().trim().to_owned();
+    let objects = other.join(".git/objects");
+    env.file(".git/objects/info/alternates", format!("{}\n", objects.display()));
+    let read = format!("git cat-file -p {object}");
+    assert_eq!(env.outside(&read).ok(), "secret of another repository\n", "control");
+    let inside = env.inside(&format!("git log -1 --format=%s && ! {read} && ! ls '{}'", objects.display()));
+    assert_eq!(inside.ok(), "first\n", "{inside:#?}");
+}
+
 #[track_caller]
 fn refused_by_file_system(output: &Output, claim: &str) {
     assert!(!output.success(), "{claim}: must fail inside: {output:#?}");

@@ -172,3 +172,20 @@ fn a_command_behind_a_chain_of_links_is_found_and_has_what_it_needs() {
         assert_eq!(output.stdout, "found\ndata\n", "{profile}: {output:#?}");
     }
 }
+
+#[test]
+fn a_home_in_memory_keeps_nothing() {
+    let word = super::unique("kept");
+    let script = format!("cat ~/file; echo {word} > ~/file; cat ~/file");
+    for (mode, second) in [("persistent", 2), ("ephemeral", 1)] {
+        let env = TestEnv::new();
+        let run = || {
+            let output = super::run_inside(&env, &["--home", mode], &format!("{{ {script}; }} 2>/dev/null"));
+            output.ok().lines().filter(|line| **line == word).count()
+        };
+        assert_eq!(run(), 1, "{mode}: the home can be written");
+        assert_eq!(run(), second, "{mode}");
+        let found = env.outside(&format!("grep -rl {word} '{}'", text(env.root()))).success();
+        assert_eq!(found, mode == "persistent", "{mode}: on the disk");
+    }
+}

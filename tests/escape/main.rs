@@ -10,6 +10,7 @@ mod common;
 
 mod channels;
 mod covers;
+mod environment;
 mod grants;
 mod guard_recovery;
 mod handover;
@@ -24,6 +25,7 @@ mod missing_protection;
 mod mounts;
 mod network;
 mod places;
+mod private_addresses;
 mod regression;
 mod secrets;
 mod shell;
