@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::common::{DEADLINE, Feature, Git, TestEnv, eventually, missing};
 
 /// How long the guard may take. It needs milliseconds; machines that test are loaded.
-const SOON: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(10);
 
 #[test]
 fn what_makes_a_directory_and_fills_it_does_not_fail_and_leaves_nothing() {
@@ -18,18 +18,34 @@ fn what_makes_a_directory_and_fills_it_does_not_fail_and_leaves_nothing() {
     env.file("zz", "last");
     env.outside("git add -A && git -c user.name=t -c user.email=t@e commit -qm all").ok();
     let script = "set -e; git worktree add -q wt HEAD; git clone -q . cl; mkdir t; git archive HEAD | tar x -C t; \
-                  mkdir -p n/.vscode; echo x > n/.vscode/extensions.json; echo all-done; sleep 1.5; \
-                  find wt cl t n -name settings.json -o -name pre-commit -path '*husky*' -o -name extensions.json";
-    let inside = env.inside(script);
+                  mkdir -p n/.vscode; echo x > n/.vscode/extensions.json";
+    let running = env.jail_waiting(&[], script, "echo all-done");
+    let places = ["wt/.vscode", "wt/.husky", "cl/.vscode", "cl/.husky", "t/.vscode", "t/.husky", "n/.vscode"];
+    let left = || places.iter().filter(|place| env.project().join(place).exists()).collect::<Vec<_>>();
+    assert!(eventually(SOON, || left().is_empty()), "there while the jail runs: {:?}", left());
+    let inside = env.let_go(running);
     assert_eq!(inside.ok(), "all-done\n", "{inside:#?}");
+    assert_eq!(left(), Vec::<&&str>::new(), "{inside:#?}");
     for made in ["wt/zz", "cl/zz", "t/zz"] {
         assert!(env.project().join(made).exists(), "{made}");
     }
-    let held = env.launcher(["quarantine", "list"]).output().expect("list");
-    let held = String::from_utf8_lossy(&held.stdout).into_owned();
-    for place in ["/wt/.vscode", "/cl/.husky", "/t/.vscode", "/n/.vscode"] {
-        assert!(held.contains(place), "{place}: {held}");
+    let listed = env.jail(["quarantine", "list"]);
+    let held = listed.ok();
+    for place in places {
+        assert!(held.contains(&format!("/{place}")), "{place}: {held}");
     }
+}
+
+#[test]
+fn a_directory_that_is_filled_without_an_end_is_gone_while_the_jail_runs() {
+    let env = repository();
+    // It ends when nothing can be put there any more, long before ten seconds have passed; more work takes no less time.
+    let fill = "mkdir .vscode; i=0; while [ $i -lt 1000 ] && echo x > .vscode/$i; do i=$((i+1)); sleep 0.01; done; \
+                echo $i; ls .vscode; true";
+    let output = env.inside(fill);
+    let count: u32 = output.ok().trim().parse().unwrap_or_else(|_| panic!("it is there: {output:#?}"));
+    assert!((1..1000).contains(&count), "{output:#?}");
+    assert!(!env.project().join(".vscode").exists() && output.stderr.contains("held back"), "{output:#?}");
 }
 
 #[test]
@@ -162,18 +178,21 @@ fn a_loop_of_replacements_leaves_the_file_covered() {
 #[test]
 fn a_setting_that_runs_programs_and_came_meanwhile_is_the_first_thing_to_be_said() {
     let env = repository();
-    let running = env.jail_waiting(&[], "echo x > .envrc", "sleep 0.3");
+    let covered = format!("({}); status=$?; sleep 0.3; exit $status", until_refused(": >> .git/config"));
+    let running = env.jail_waiting(&[], "echo x > .envrc", &covered);
     env.outside("git config user.name someone; git config core.fsmonitor true").ok();
     let output = env.let_go(running);
+    output.ok();
     let line = output.stderr.lines().find(|line| line.contains(".git/config")).unwrap_or_default();
     assert!(line.contains("now says core.fsmonitor: look at it"), "{output:#?}");
     let first = output.stderr.find("core.fsmonitor").expect("said");
     assert!(output.stderr.find("held back").is_none_or(|other| first < other), "{output:#?}");
 
     let env = repository();
-    let running = env.jail_waiting(&[], "", "sleep 0.3");
+    let running = env.jail_waiting(&[], "", &covered);
     env.outside("git config user.name someone").ok();
     let output = env.let_go(running);
+    output.ok();
     assert!(!output.stderr.contains("look at it"), "a harmless setting is nothing to look at: {output:#?}");
 }
 
@@ -196,17 +215,18 @@ fn git_works_inside_and_what_it_makes_stays() {
 fn the_project_is_watched_in_every_profile_for_sockets_appear_in_each() {
     for profile in ["read-only", "lockdown", "workspace", "strict"] {
         let env = repository();
-        let running = env.jail_running(["--profile", profile, "--", "sleep", "2"]);
-        let watched = eventually(Duration::from_secs(1), || watches_of(running.pid()) > 0);
+        let wait = "while [ ! -e go ]; do sleep 0.02; done";
+        let running = env.jail_running(["--profile", profile, "--", "sh", "-c", wait]);
+        let watched = eventually(DEADLINE, || watches_of(running.pid()) > 0);
         assert!(watched, "{profile}");
-        running.finish(DEADLINE).ok();
+        env.let_go(running).ok();
     }
 }
 
-/// A shell script that ends with 0 when `write` is refused, at the latest after two seconds, else with 1.
+/// A shell script that ends with 0 when `write` is refused, else after ten seconds or more with 1.
 fn until_refused(write: &str) -> String {
     format!(
-        "i=0; while [ $i -lt 100 ]; do ({write}) 2>/dev/null || exit 0; i=$((i+1)); sleep 0.02; done; exit 1"
+        "i=0; while [ $i -lt 500 ]; do ({write}) 2>/dev/null || exit 0; i=$((i+1)); sleep 0.02; done; exit 1"
     )
 }
 
@@ -261,11 +281,10 @@ fn a_file_that_an_editor_saved_with_a_backup_stays_the_users_and_protected() {
     let env = repository();
     env.file("sub/.envrc", "mine\n");
     let plant = "mv sub moved && mkdir sub && echo evil > sub/.envrc";
-    let after = format!("echo x >> sub/.envrc && exit 9; {plant}; exit 0");
+    let covered = until_refused(": >> sub/.envrc");
+    let after = format!("({covered}) || exit 8; echo x >> sub/.envrc && exit 9; {plant}; exit 0");
     let running = env.jail_waiting(&[], "", &after);
     env.outside("mv sub/.envrc sub/.envrc~ && echo saved > sub/.envrc && rm sub/.envrc~").ok();
-    // It is covered again within milliseconds.
-    std::thread::sleep(SOON / 2);
     let output = env.let_go(running);
     assert_eq!(output.code(), 0, "what was saved can be written: {output:#?}");
     let read = |name: &str| std::fs::read_to_string(env.project().join(name)).ok();

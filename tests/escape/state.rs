@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use super::common::{DEADLINE, Output, SYSTEM_PATH, TestEnv, eventually};
+use super::common::{DEADLINE, Feature, Output, SYSTEM_PATH, TestEnv, eventually, missing};
 
 /// An agent, what it keeps, a file and a directory of it that are run, and two such names that are not there yet.
 struct Agent {
@@ -60,7 +60,10 @@ fn environment() -> TestEnv {
 }
 
 fn with_variables(variables: &[(&str, &Path)]) -> TestEnv {
-    let mut env = TestEnv::new();
+    with_agents(TestEnv::new(), variables)
+}
+
+fn with_agents(mut env: TestEnv, variables: &[(&str, &Path)]) -> TestEnv {
     let bin = env.home().join("bin");
     for agent in &AGENTS {
         env.script(bin.join(agent.command), "exec sh \"$@\"");
@@ -90,12 +93,16 @@ impl Agent {
         env.file(home.join(self.directory).join("known"), "mine\n");
     }
 
+    /// What is run: files that are there, and new ones.
+    fn run(&self) -> [String; 5] {
+        let [known, new] = ["known", "new"].map(|name| format!("{}/{name}", self.directory));
+        [self.file.to_owned(), known, new, self.absent[0].to_owned(), self.absent[1].to_owned()]
+    }
+
     /// Plants in everything that is run, and changes the login.
     fn plant(&self) -> String {
         let mut script = format!("echo new > {}; ", self.login);
-        let known = format!("{}/known", self.directory);
-        let new = format!("{}/new", self.directory);
-        for path in [self.file, &known, &new, self.absent[0], self.absent[1]] {
+        for path in self.run() {
             script.push_str(&format!("mkdir -p $(dirname {path}); echo PLANTED > {path}; "));
             script.push_str(&format!("echo PLANTED > n; mv n {path}; "));
         }
@@ -188,8 +195,12 @@ fn what_is_replaced_outside_is_covered_again() {
     env.file(env.home().join(".codex/hooks.json"), "{}\n");
     for name in ["config.toml", "hooks.json"] {
         let file = env.home().join(".codex").join(name);
+        // Covered is what does not show the new file, or cannot be opened for writing; opening changes nothing.
+        let covered = "[ \"$(cat $f)\" != '# replaced' ] || ! (: >> $f)";
         let script = format!(
-            ": > begun; while [ ! -e go ]; do sleep 0.02; done; sleep 0.5; echo PLANTED > ~/.codex/{name}; rm -f begun go"
+            ": > begun; while [ ! -e go ]; do sleep 0.02; done; f=~/.codex/{name}; i=0; \
+             until {covered}; do i=$((i+1)); [ $i -lt 500 ] || exit 9; sleep 0.02; done; \
+             echo PLANTED > $f; rm -f begun go"
         );
         let running = env.jail_running(["--state", "shared", "--", "codex", "-c", &script]);
         assert!(eventually(DEADLINE, || env.project().join("begun").exists()), "the jail did not start");
@@ -197,6 +208,7 @@ fn what_is_replaced_outside_is_covered_again() {
         fs::rename(new, &file).expect("rename");
         env.file("go", "");
         let output = running.finish(DEADLINE);
+        assert_eq!(output.code(), 0, "{name} is covered: {output:#?}");
         assert_eq!(fs::read_to_string(&file).expect("read"), "# replaced\n", "{name}: {output:#?}");
     }
 }
@@ -233,12 +245,23 @@ fn a_state_directory_that_is_or_becomes_a_symlink_is_refused() {
     env.refused_saying(&shared, &["claude", "-c", "true"], "it is not a directory");
     fs::remove_file(home.join(".claude")).expect("remove");
     fs::rename(home.join("old"), home.join(".claude")).expect("rename");
+    run(&env, &shared, "claude", "true").ok();
+}
+
+#[test]
+fn a_state_directory_that_may_not_be_looked_into_is_refused() {
     // Closing a directory stops nobody who is root outside.
-    if env.uid() != 0 {
-        fs::set_permissions(home.join(".claude"), fs::Permissions::from_mode(0o000)).expect("chmod");
-        env.refused_saying(&shared, &["claude", "-c", "true"], ".claude");
-        fs::set_permissions(home.join(".claude"), fs::Permissions::from_mode(0o700)).expect("chmod");
-    }
+    let Some(env) = TestEnv::ordinary() else {
+        return missing(Feature::OrdinaryUser, "a closed state directory", "there is nobody else");
+    };
+    let env = with_agents(env, &[]);
+    let claude = env.home().join(".claude");
+    env.file(claude.join("x"), "");
+    let shared = ["--state", "shared"];
+    fs::set_permissions(&claude, fs::Permissions::from_mode(0o000)).expect("chmod");
+    assert!(!env.outside("ls ~/.claude").success(), "control: the mode holds");
+    env.refused_saying(&shared, &["claude", "-c", "true"], ".claude");
+    fs::set_permissions(&claude, fs::Permissions::from_mode(0o700)).expect("chmod");
     run(&env, &shared, "claude", "true").ok();
 }
 
@@ -316,18 +339,21 @@ fn a_program_outside_that_listens_in_the_users_state_is_not_reached() {
         };
         let _before = listen("before");
         assert!(env.outside(&format!("python3 -c \"{}\"", connect("before"))).success(), "control");
+        // The later one is covered soon after it appeared.
         let script = format!(
-            ": > begun; while [ ! -e go ]; do sleep 0.02; done; sleep 1; rm begun go; \
-             python3 -c \"{}\" && echo reached; python3 -c \"{}\" && echo reached; true",
+            ": > begun; while [ ! -e go ]; do sleep 0.02; done; rm begun go; ls ~/{directory} | grep -c later; \
+             python3 -c \"{}\" && echo reached before; i=0; \
+             while python3 -c \"{}\"; do i=$((i+1)); [ $i -lt 100 ] || {{ echo reached later; break; }}; sleep 0.1; done",
             connect("before"),
             connect("later")
         );
         let running = env.jail_running(["--state", "shared", "--", command, "-c", &script]);
         assert!(eventually(DEADLINE, || env.project().join("begun").exists()), "the jail did not start");
         let _later = listen("later");
+        assert!(env.outside(&format!("python3 -c \"{}\"", connect("later"))).success(), "control");
         env.file("go", "");
         let output = running.finish(DEADLINE);
-        assert_eq!(output.ok(), "", "{command}: {output:#?}");
+        assert_eq!(output.ok(), "1\n", "{command}: {output:#?}");
     }
 }
 
@@ -339,11 +365,15 @@ fn one_projects_agent_plants_nothing_for_anothers() {
         let output = run(&env, &[], agent.command, &agent.plant());
         let read = format!("grep -rl PLANTED . /run/ai-jail-settings; cat {}", agent.login);
         let again = run(&env, &[], agent.command, &read);
-        assert!(
-            again.stdout.contains("/new\n") || again.stdout.contains("/x\n"),
-            "control: {} finds it in the same project: {output:#?} {again:#?}",
-            agent.command
-        );
+        for path in agent.run() {
+            // Settings that the agent writes anew are links to a place of their own.
+            let places = [format!("./{path}\n"), format!("/run/ai-jail-settings/{path}\n")];
+            assert!(
+                places.iter().any(|place| again.stdout.contains(place)),
+                "control: {} finds {path} in the same project: {output:#?} {again:#?}",
+                agent.command
+            );
+        }
         let project = second.to_str().expect("UTF-8");
         let other = run(&env, &["--project", project], agent.command, &read);
         assert_eq!(other.stdout, "begun\nnew\n", "{}: {other:#?}", agent.command);

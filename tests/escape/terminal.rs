@@ -224,6 +224,8 @@ fn a_copy_that_is_allowed_passes_and_is_shown_escaped_at_the_end() {
     let mut lockdown = Terminal::jail(&env, ["--lockdown", "--", "sh", "-c", COPY]);
     assert_eq!(lockdown.wait(WAIT), Some(0));
     lockdown.wait_for("ignored terminal.clipboard_write (line 2)");
+    // The last that is said: all that the command wrote came before.
+    lockdown.wait_for("stripped 2 terminal sequences");
     assert!(!String::from_utf8_lossy(&lockdown.raw()).contains("]52;"), "{}", lockdown.screen());
 }
 
@@ -239,6 +241,7 @@ fn a_project_opens_nothing_of_the_terminal() {
     assert_eq!(terminal.wait(WAIT), Some(0));
     terminal.wait_for("ignored terminal.images (line 4)");
     terminal.wait_for("ignored terminal.filter (line 2), terminal.clipboard_write (line 3)");
+    terminal.wait_for("stripped 4 terminal sequences");
     let text = String::from_utf8_lossy(&terminal.raw()).into_owned();
     for sequence in ["\x1b]52;", "\x1bP", "\x1b]0;"] {
         assert!(!text.contains(sequence), "{sequence:?}: {text:?}");

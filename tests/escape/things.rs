@@ -1,7 +1,7 @@
 //! Sockets and devices of the host: none is there but those that were named, and those work.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,7 +17,7 @@ fn a_granted_ssh_agent_works_and_no_other_way_leads_to_it() {
     let socket = env.root().join("agent.sock");
     let mut agent = env.command("ssh-agent");
     let _agent = start(agent.args(["-D", "-a", text(&socket)]));
-    assert!(eventually(DEADLINE, || socket.exists()), "the agent listens");
+    assert!(eventually(DEADLINE, || UnixStream::connect(&socket).is_ok()), "the agent listens");
     let env = env.var("SSH_AUTH_SOCK", &socket);
     let add = "ssh-keygen -q -t ed25519 -N '' -C marked -f ../key && ssh-add -q ../key && ssh-add -l";
     assert!(env.outside(add).ok().contains("marked"), "control: the agent has the key");
@@ -58,15 +58,34 @@ fn the_session_and_the_system_bus_are_not_there_and_a_granted_one_works() {
     );
     let mut daemon = env.command("dbus-daemon");
     let _daemon = start(daemon.args(["--nofork", "--config-file", text(&config)]));
-    assert!(eventually(DEADLINE, || place.exists()), "the bus listens");
+    assert!(eventually(DEADLINE, || UnixStream::connect(&place).is_ok()), "the bus listens");
     let env = env.var("DBUS_SESSION_BUS_ADDRESS", &address);
     let ask = "dbus-send --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.ListNames";
     assert!(env.outside(ask).ok().contains("org.freedesktop.DBus"), "control");
     let direct = format!("{ask} || DBUS_SESSION_BUS_ADDRESS={address} {ask}");
     let system = "test -e /run/dbus/system_bus_socket || test -e /var/run/dbus/system_bus_socket";
-    let units = "command -v systemd-run >/dev/null && systemd-run --user --quiet true";
+    let units = "systemd-run --user --quiet true";
+    let mut attempts = vec![direct.as_str()];
+    for (attempt, feature, claim) in [
+        (system, Feature::Kernel("system-bus"), "the system bus"),
+        (units, Feature::Program("systemd-run"), "units of the user's systemd"),
+    ] {
+        match env.outside(attempt) {
+            control if control.success() => attempts.push(attempt),
+            control => {
+                missing(feature, claim, &format!("it does not work outside: {}", control.stderr.trim()))
+            }
+        }
+    }
+    // The socket of a systemd of the user's, which starts programs outside for whoever reaches it; one is faked.
+    let private = env.run_dir().join("systemd/private");
+    let _systemd = service(&env, &private);
+    env.probe();
+    let manager = format!("./probe unix {} | grep '\"ok\":true'", private.display());
+    assert!(env.outside(&manager).success(), "control: {manager}");
+    attempts.push(&manager);
     for flags in [&[][..], &["--inherit-env", "all"], &["--lockdown"]] {
-        for attempt in [direct.as_str(), system, units] {
+        for attempt in &attempts {
             let inside = run_inside(&env, flags, attempt);
             assert!(!inside.success(), "{flags:?}: {attempt}: {inside:#?}");
         }
@@ -85,7 +104,9 @@ struct Fake {
     /// Below the directory of the test.
     place: &'static str,
     variable: Option<(&'static str, &'static str)>,
-    /// A script inside that succeeds when programs would find it.
+    /// What programs inside find beside it, as a script.
+    beside: &'static str,
+    /// The socket inside, as a word of the shell.
     inside: &'static str,
     says: &'static str,
 }
@@ -95,35 +116,40 @@ const FAKES: &[Fake] = &[
         thing: "docker",
         place: "docker.sock",
         variable: Some(("DOCKER_HOST", "unix://ROOT/docker.sock")),
-        inside: "test \"$DOCKER_HOST\" = unix:///run/docker.sock && ./probe unix /run/docker.sock",
+        beside: "test \"$DOCKER_HOST\" = unix:///run/docker.sock",
+        inside: "/run/docker.sock",
         says: "equals root on this machine",
     },
     Fake {
         thing: "docker",
         place: "run/podman/podman.sock",
         variable: None,
-        inside: "./probe unix ${DOCKER_HOST#unix://}",
+        beside: "true",
+        inside: "${DOCKER_HOST#unix://}",
         says: "equals root on this machine",
     },
     Fake {
         thing: "wayland",
         place: "run/wayland-7",
         variable: Some(("WAYLAND_DISPLAY", "wayland-7")),
-        inside: "./probe unix $XDG_RUNTIME_DIR/$WAYLAND_DISPLAY",
+        beside: "true",
+        inside: "$XDG_RUNTIME_DIR/$WAYLAND_DISPLAY",
         says: "clipboard",
     },
     Fake {
         thing: "audio",
         place: "run/pulse/native",
         variable: None,
-        inside: "test \"$(cat $PULSE_COOKIE)\" = the-cookie && ./probe unix ${PULSE_SERVER#unix:}",
+        beside: "test \"$(cat $PULSE_COOKIE)\" = the-cookie",
+        inside: "${PULSE_SERVER#unix:}",
         says: "microphone",
     },
     Fake {
         thing: "audio",
         place: "run/pipewire-0",
         variable: None,
-        inside: "./probe unix $XDG_RUNTIME_DIR/pipewire-0",
+        beside: "true",
+        inside: "$XDG_RUNTIME_DIR/pipewire-0",
         says: "microphone",
     },
 ];
@@ -139,14 +165,22 @@ fn a_socket_that_is_named_is_there_says_what_it_opens_and_is_not_there_unnamed()
             env = env.var(name, value);
         }
         env.probe();
-        env.probe_outside(["unix", text(&env.root().join(fake.place))]).must_work(fake.place);
-        let script = format!("{} | grep '\"ok\":true'", fake.inside);
+        let host = env.root().join(fake.place);
+        env.probe_outside(["unix", text(&host)]).must_work(fake.place);
+        let script = format!(
+            "{} && echo inside {} && ./probe unix {} | grep '\"ok\":true'",
+            fake.beside, fake.inside, fake.inside
+        );
         let granted = run_inside(&env, &["--grant", fake.thing], &script);
         assert!(granted.success(), "{} at {}: {granted:#?}", fake.thing, fake.place);
         assert!(granted.stderr.contains(fake.says), "{}: {granted:#?}", fake.thing);
-        let alone = run_inside(&env, &[], &script);
-        assert!(!alone.success(), "{} at {}: {alone:#?}", fake.thing, fake.place);
-        assert!(!alone.stderr.contains(fake.says), "{alone:#?}");
+        let inside = granted.stdout.lines().find_map(|line| line.strip_prefix("inside ")).expect("its place");
+        assert!(inside.starts_with('/'), "{granted:#?}");
+        for place in [text(&host), inside] {
+            let alone = env.probe_inside(["unix", place]);
+            alone.must_fail(place);
+            assert!(!alone.output.stderr.contains(fake.says), "{alone:#?}");
+        }
     }
 }
 
