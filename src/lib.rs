@@ -34,7 +34,6 @@ pub mod secrets;
 #[expect(clippy::disallowed_methods, reason = "system calls")]
 pub mod sys;
 pub mod terminal;
-#[expect(clippy::disallowed_methods, reason = "makes keys, and knows the time")]
 pub mod tls;
 
 use std::ffi::OsString;

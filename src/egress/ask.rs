@@ -7,6 +7,8 @@ use crate::policy::authority::{Authority, AuthorityError};
 
 /// The port of `http:`.
 const HTTP_PORT: u16 = 80;
+/// The port of `https:`.
+const HTTPS_PORT: u16 = 443;
 
 /// What a client of the HTTP proxy door asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,15 +72,34 @@ pub fn ask_proxy<'a>(request: &Request<'a>) -> Result<Ask<'a>, AskError> {
 
 /// Reads a request that arrived on a connection to `origin` itself.
 pub fn ask_origin<'a>(request: &Request<'a>, origin: &Authority) -> Result<Forward<'a>, AskError> {
-    check_host(request, origin, HTTP_PORT)?;
     let path = match split_url(request) {
         Some(url) => {
             let (authority, path) = url?;
             if Authority::parse_with_default(authority.as_bytes(), HTTP_PORT)? != *origin {
                 return Err(AskError::OtherHost);
             }
-            path
+            Some(path)
         }
+        None => None,
+    };
+    ask_at(request, origin, HTTP_PORT, path)
+}
+
+/// Reads a request that arrived on a TLS connection to `origin`.
+pub fn ask_secure<'a>(request: &Request<'a>, origin: &Authority) -> Result<Forward<'a>, AskError> {
+    ask_at(request, origin, HTTPS_PORT, None)
+}
+
+/// `path` is that of a target which is a URL of `origin`.
+fn ask_at<'a>(
+    request: &Request<'a>,
+    origin: &Authority,
+    default_port: u16,
+    path: Option<Cow<'a, str>>,
+) -> Result<Forward<'a>, AskError> {
+    check_host(request, origin, default_port)?;
+    let path = match path {
+        Some(path) => path,
         None if request.target.contains('#') => return Err(AskError::Fragment),
         None if request.target.starts_with('/') && request.method != "CONNECT" => request.target.into(),
         None if request.target == "*" && request.method == "OPTIONS" => request.target.into(),

@@ -2,6 +2,7 @@
 
 mod gone;
 mod http;
+mod inspect;
 mod ports;
 mod resolver;
 mod socks;
@@ -50,12 +51,17 @@ struct Jail {
 #[derive(Default)]
 struct Seen {
     events: Mutex<Vec<NetEvent>>,
+    secrets: Mutex<Vec<SecretEvent>>,
     bound: Mutex<Vec<(SocketAddrV4, SocketAddr)>>,
 }
 
 impl Observer for Seen {
     fn decided(&self, event: NetEvent) {
         self.events.lock().unwrap().push(event);
+    }
+
+    fn secret(&self, event: SecretEvent) {
+        self.secrets.lock().unwrap().push(event);
     }
 }
 
@@ -112,17 +118,31 @@ impl Lookup for FixedLookup {
 
 /// Serves `policy` on ephemeral ports, with deadlines for tests.
 fn jail(policy: NetPolicy) -> Jail {
-    let deadlines = Deadlines {
+    jail_with(policy, short(), &[])
+}
+
+/// Deadlines for tests.
+fn short() -> Deadlines {
+    Deadlines {
         linger: Duration::from_millis(500),
         lookup: Duration::from_secs(5),
         connect: Duration::from_secs(5),
         ..Deadlines::default()
-    };
-    jail_with(policy, deadlines, &[])
+    }
 }
 
 /// Like [`jail`], with these deadlines and a resolver outside that knows these addresses for every name.
 fn jail_with(policy: NetPolicy, deadlines: Deadlines, ips: &[IpAddr]) -> Jail {
+    jail_that_reads(policy, deadlines, ips, None)
+}
+
+/// Like [`jail_with`], with what reads the traffic with the hosts that need it.
+fn jail_that_reads(
+    policy: NetPolicy,
+    deadlines: Deadlines,
+    ips: &[IpAddr],
+    inspector: Option<Arc<Inspector>>,
+) -> Jail {
     let seen = Arc::new(Seen::default());
     let (mut gate, late) = Gate::new(
         Arc::new(policy),
@@ -131,6 +151,7 @@ fn jail_with(policy: NetPolicy, deadlines: Deadlines, ips: &[IpAddr]) -> Jail {
         Arc::clone(&seen) as _,
         deadlines,
     );
+    gate.inspector = inspector;
     gate.lookup = Arc::new(FixedLookup { ips: ips.to_vec(), asked: Mutex::default() });
     gate.original = |stream| {
         let name_address = Ipv4Addr::new(198, 18, 0, 2);

@@ -18,13 +18,16 @@ use crate::egress::wire::{
     write_within,
 };
 use crate::policy::authority::Authority;
+use crate::policy::http_rule::HttpDenial;
 
 /// Interim responses (100, 103) before the real one; servers send one or two.
-const MAX_INTERIM: usize = 16;
+pub(super) const MAX_INTERIM: usize = 16;
 
 /// A request that was understood and allowed.
 pub(super) struct Outgoing {
     pub(super) target: Authority,
+    /// Why rules for its host deny it.
+    pub(super) denied: Option<Box<HttpDenial>>,
     /// The head as the origin gets it. Taken out when it is sent.
     pub(super) head: Vec<u8>,
     /// Held as long as a large head is.

@@ -10,9 +10,10 @@ use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::time::timeout;
 
 use crate::egress::decide::{Allowed, Decision, Denial, decide};
+use crate::egress::inspect::Inspector;
 use crate::egress::limits::{
-    CLIENTS_IN_SIXTEEN, Deadlines, ENOUGH, LISTENERS_FOR_EXACT, MAX_CONNECTIONS, MAX_LARGE_HEADS,
-    MAX_LATE_LISTENERS, MAX_LOOKUPS, RESERVED_DESCRIPTORS,
+    CLIENTS_IN_SIXTEEN, Deadlines, ENOUGH, LISTENERS_FOR_EXACT, MAX_CONNECTIONS, MAX_INSPECTED,
+    MAX_LARGE_HEADS, MAX_LATE_LISTENERS, MAX_LOOKUPS, RESERVED_DESCRIPTORS,
 };
 use crate::egress::names::{NamePool, Owner};
 use crate::egress::own::OwnAddresses;
@@ -20,6 +21,7 @@ use crate::egress::reach;
 use crate::egress::resolve::{Lookup, SystemLookup};
 use crate::egress::{Door, LateBind, NetEvent, Observer, Verdict};
 use crate::policy::authority::{Authority, Host, HostName};
+use crate::policy::http_rule::HttpDenial;
 use crate::policy::net::NetPolicy;
 
 /// Late listeners that wait for their accept loop.
@@ -39,10 +41,14 @@ pub(super) struct Gate {
     /// A permit per head that is large.
     pub(super) large_heads: Arc<Semaphore>,
     pub(super) lookups: Arc<Semaphore>,
+    /// What reads the traffic with the hosts that need it.
+    pub(super) inspector: Option<Arc<Inspector>>,
+    /// A permit per connection whose traffic is read.
+    pub(super) inspected: Arc<Semaphore>,
     pub(super) lookup: Arc<dyn Lookup>,
     /// The address that a client connected to. The listeners are bound to 0.0.0.0, so it is the socket's own.
     pub(super) original: fn(&TcpStream) -> io::Result<SocketAddr>,
-    observer: Arc<dyn Observer>,
+    pub(super) observer: Arc<dyn Observer>,
     late: Arc<dyn LateBind>,
     late_made: Mutex<LateMade>,
     /// Rules whose share of the addresses is used up, which was told.
@@ -73,6 +79,8 @@ impl Gate {
             descriptors: Arc::new(Semaphore::new(outside)),
             large_heads: Arc::new(Semaphore::new(MAX_LARGE_HEADS)),
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+            inspector: None,
+            inspected: Arc::new(Semaphore::new(MAX_INSPECTED)),
             lookup: Arc::new(SystemLookup),
             original: TcpStream::local_addr,
             observer,
@@ -108,6 +116,12 @@ impl Gate {
     /// Tells the observer of a denial.
     pub(super) fn tell_denied(&self, door: Door, denial: &Denial) {
         let verdict = Verdict::Denied { code: denial.reason.code(), line: denial.to_string() };
+        self.tell(door, &denial.target, verdict);
+    }
+
+    /// Tells the observer of a request that HTTP rules deny.
+    pub(super) fn tell_http_denied(&self, door: Door, denial: &HttpDenial) {
+        let verdict = Verdict::Denied { code: denial.code(), line: denial.to_string() };
         self.tell(door, &denial.target, verdict);
     }
 

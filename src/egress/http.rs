@@ -17,9 +17,11 @@ use crate::egress::reply::{ESTABLISHED, Status, reply};
 use crate::egress::resolve::{self, DialError, Upstream};
 use crate::egress::rewrite::{After, after_request, request_head, wants_websocket};
 use crate::egress::wire::{Activity, Wire, write_within};
-use crate::egress::{Door, Verdict, tunnel};
+use crate::egress::{Door, SecretUse, Verdict, inspect, tunnel};
 use crate::policy::authority::Authority;
 use crate::policy::host_rule::StreamCheck;
+use crate::policy::http_rule::{HttpDecision, decide_http};
+use crate::secrets::Channel;
 
 /// What the client takes us for.
 pub(super) enum Role {
@@ -30,7 +32,7 @@ pub(super) enum Role {
 }
 
 /// Serves a connection until either side ends it.
-pub(super) async fn serve(gate: &Gate, mut wire: Wire, mut role: Role) {
+pub(super) async fn serve(gate: &Arc<Gate>, mut wire: Wire, mut role: Role) {
     let mut first = true;
     loop {
         let (length, large) = match read_head(gate, &mut wire, first).await {
@@ -39,7 +41,7 @@ pub(super) async fn serve(gate: &Gate, mut wire: Wire, mut role: Role) {
             Err(NoHead::Bad(error)) => return refuse(gate, wire, error.into()).await,
         };
         first = false;
-        let step = match understand(&wire.ahead[..length], &role) {
+        let step = match understand(gate, &wire.ahead[..length], &role) {
             Ok(step) => step,
             Err(error) => return refuse(gate, wire, error).await,
         };
@@ -102,7 +104,16 @@ pub(super) async fn dial(
 }
 
 /// Carries bytes both ways, those that were read ahead first, and tells the observer how many.
-pub(super) async fn tunnel(gate: &Gate, door: Door, target: &Authority, mut wire: Wire, upstream: Upstream) {
+pub(super) async fn tunnel(
+    gate: &Arc<Gate>,
+    door: Door,
+    target: &Authority,
+    mut wire: Wire,
+    upstream: Upstream,
+) {
+    if gate.policy.inspects(target) {
+        return inspect(gate, door, target, wire, upstream).await;
+    }
     let activity = Activity::new();
     if let Err(cut) = opening::check(gate, &mut wire, target).await {
         if let Some(objection) = cut {
@@ -118,6 +129,18 @@ pub(super) async fn tunnel(gate: &Gate, door: Door, target: &Authority, mut wire
     }
     let (up, down) = activity.totals();
     gate.tell(door, target, Verdict::Closed { up, down });
+}
+
+/// Reads the traffic with a host that has secrets or rules. What cannot be read is cut.
+async fn inspect(gate: &Arc<Gate>, door: Door, target: &Authority, wire: Wire, upstream: Upstream) {
+    let permit = timeout(gate.deadlines.head, gate.inspected.acquire()).await;
+    let (Some(inspector), Ok(Ok(_permit))) = (&gate.inspector, permit) else {
+        let line =
+            format!("ai-jail: the connection to {target} was cut: too many connections are read at once");
+        gate.tell(door, target, Verdict::Failed { line });
+        return gate.tell(door, target, Verdict::Closed { up: 0, down: 0 });
+    };
+    inspect::serve(gate, inspector, door, target, wire, upstream).await;
 }
 
 impl Role {
@@ -175,7 +198,7 @@ async fn read_head(
     timeout(gate.deadlines.head, read).await.unwrap_or(Err(NoHead::Gone))
 }
 
-fn understand(head: &[u8], role: &Role) -> Result<Step, AskError> {
+fn understand(gate: &Gate, head: &[u8], role: &Role) -> Result<Step, AskError> {
     let request = Request::parse(head)?;
     let forward = match role {
         Role::Origin { origin, .. } => ask_origin(&request, origin)?,
@@ -184,11 +207,17 @@ fn understand(head: &[u8], role: &Role) -> Result<Step, AskError> {
             Ask::Forward(forward) => forward,
         },
     };
-    Ok(Step::Forward(outgoing(&request, forward)))
+    Ok(Step::Forward(outgoing(gate, &request, forward)))
 }
 
-fn outgoing(request: &Request<'_>, forward: Forward<'_>) -> Outgoing {
+fn outgoing(gate: &Gate, request: &Request<'_>, forward: Forward<'_>) -> Outgoing {
+    tell_stray(gate, request, &forward);
+    let denied = match decide_http(&gate.policy, &forward.target, request.method, &forward.path) {
+        HttpDecision::Denied(denial) => Some(Box::new(denial)),
+        HttpDecision::Free | HttpDecision::Allowed(_) => None,
+    };
     Outgoing {
+        denied,
         head: request_head(request, &forward),
         large: None,
         method: request.method.to_owned(),
@@ -197,6 +226,19 @@ fn outgoing(request: &Request<'_>, forward: Forward<'_>) -> Outgoing {
         after: after_request(request),
         websocket: wants_websocket(request),
         target: forward.target,
+    }
+}
+
+/// Tells of fakes that go out by plain HTTP, where nothing is put in for them.
+fn tell_stray(gate: &Gate, request: &Request<'_>, forward: &Forward<'_>) {
+    let Some(inspector) = &gate.inspector else { return };
+    let mut outgoing = inspector.vault.outgoing(&forward.target, Channel::Plain);
+    outgoing.target(&forward.path);
+    for (name, value) in request.fields.iter() {
+        outgoing.header(name, value);
+    }
+    for name in &outgoing.noted().stray {
+        gate.tell_secret(&forward.target, name, SecretUse::Stray);
     }
 }
 
@@ -212,6 +254,13 @@ async fn forward(gate: &Gate, door: Door, wire: &mut Wire, mut outgoing: Outgoin
         Ok(allowed) => allowed,
         Err(denial) => return answer(gate, wire, &forbidden(&denial, &outgoing.method, after), after).await,
     };
+    if let Some(denial) = &outgoing.denied {
+        gate.tell_http_denied(door, denial);
+        gate.tell(door, &outgoing.target, Verdict::Closed { up: 0, down: 0 });
+        let (line, target) = (denial.to_string(), Some(&outgoing.target));
+        let bytes = reply(Status::Forbidden, &line, target, &outgoing.method, after);
+        return answer(gate, wire, &bytes, after).await;
+    }
     let upstream = match dial(gate, door, &outgoing.target, allowed.dial).await {
         Ok(upstream) => upstream,
         Err(error) => return answer(gate, wire, &unreachable(&error, &outgoing.method, after), after).await,

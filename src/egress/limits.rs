@@ -53,6 +53,24 @@ pub const MAX_CHUNK_LINE: usize = 4 * 1024;
 /// Bytes that one read takes from a socket. Shared by all connections of the thread, so that an idle one holds none.
 pub const READ_SIZE: usize = 64 * 1024;
 
+/// Bytes that one read takes of a body that is read: two records of TLS. Each connection on which a body moves holds twice
+/// as many.
+pub const INSPECT_READ: usize = 32 * 1024;
+
+/// Connections at once whose traffic is read; further ones wait. TLS on both sides, and what HTTP/2 holds for receivers that
+/// stand still, cost a connection up to 2 MiB, an idle one some 60 KiB.
+pub const MAX_INSPECTED: usize = 512;
+
+/// Requests at once on one connection of HTTP/2. Browsers and gRPC open about a hundred.
+pub const MAX_H2_STREAMS: u32 = 128;
+/// Bytes on their way that a stream of HTTP/2 may have, and a connection with all of its streams: enough for 100 MB/s over
+/// 5 ms.
+pub const H2_STREAM_WINDOW: u32 = 512 * 1024;
+/// See [`H2_STREAM_WINDOW`].
+pub const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Bytes that a stream of HTTP/2 may hold for a receiver that stands still.
+pub const H2_BUFFER: usize = 64 * 1024;
+
 /// Bytes of a body's first reads, and of those after the receiver could not take all. What it could not take is kept, so
 /// this bounds what a connection that stands still holds.
 pub const SMALL_READ: usize = 8 * 1024;

@@ -19,6 +19,7 @@ mod dns;
 mod exchange;
 mod gate;
 mod http;
+pub mod inspect;
 mod listener;
 mod opening;
 #[expect(clippy::disallowed_methods, reason = "knows when it read them")]
@@ -46,6 +47,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::egress::gate::Gate;
+use crate::egress::inspect::Inspector;
 use crate::egress::limits::Deadlines;
 use crate::egress::own::OwnAddresses;
 use crate::policy::net::NetPolicy;
@@ -191,11 +193,13 @@ pub enum Verdict {
 pub async fn serve(
     doors: Doors,
     policy: Arc<NetPolicy>,
+    inspector: Option<Arc<Inspector>>,
     late: Arc<dyn LateBind>,
     observer: Arc<dyn Observer>,
 ) -> io::Result<Infallible> {
     let own = OwnAddresses::read().map_err(failure_of("every host (this machine's own addresses)"))?;
-    let (gate, late_listeners) = Gate::new(policy, own, late, observer, Deadlines::default());
+    let (mut gate, late_listeners) = Gate::new(policy, own, late, observer, Deadlines::default());
+    gate.inspector = inspector;
     gate.tell_few_slots();
     serve_gate(doors, Arc::new(gate), late_listeners).await
 }

@@ -19,14 +19,31 @@ pub(super) async fn check(gate: &Gate, wire: &mut Wire, target: &Authority) -> R
     {
         return Ok(());
     }
+    hold(gate, wire, |ahead| match target.port {
+        443 => hello::tls(ahead, &target.host),
+        _ => hello::ssh(ahead),
+    })
+    .await
+}
+
+/// The same for a host whose traffic is read: on any port it must be TLS for that host.
+pub(super) async fn check_tls(
+    gate: &Gate,
+    wire: &mut Wire,
+    target: &Authority,
+) -> Result<(), Option<Objection>> {
+    hold(gate, wire, |ahead| hello::tls(ahead, &target.host)).await
+}
+
+async fn hold(
+    gate: &Gate,
+    wire: &mut Wire,
+    judge: impl Fn(&[u8]) -> Opening,
+) -> Result<(), Option<Objection>> {
     let read = async {
         let mut large = None;
         loop {
-            let opening = match target.port {
-                443 => hello::tls(&wire.ahead, &target.host),
-                _ => hello::ssh(&wire.ahead),
-            };
-            match opening {
+            match judge(&wire.ahead) {
                 Opening::Passes => return Ok(()),
                 Opening::Refused(objection) => return Err(Some(objection)),
                 Opening::Incomplete => {}
@@ -47,6 +64,15 @@ pub(super) async fn check(gate: &Gate, wire: &mut Wire, target: &Authority) -> R
 pub(super) fn denied(target: &Authority, objection: &Objection) -> Verdict {
     let line = format!(
         "ai-jail: the connection to {target} was cut ({objection}); a rule {target}/tcp lets any bytes pass"
+    );
+    Verdict::Denied { code: "protocol", line }
+}
+
+/// The event of a stream to a host whose traffic is read, that was cut.
+pub(super) fn denied_inspected(target: &Authority, objection: &Objection) -> Verdict {
+    let line = format!(
+        "ai-jail: the connection to {target} was cut ({objection}); secrets or HTTP rules are for this host, so that it is reached \
+         by HTTPS alone"
     );
     Verdict::Denied { code: "protocol", line }
 }

@@ -2,6 +2,7 @@
 //! addresses alone.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use tokio::time::timeout;
 
@@ -111,7 +112,7 @@ fn canonical(host: Host, port: u16) -> Authority {
 }
 
 /// Serves a connection whose first byte is there and is 4 or 5.
-pub(super) async fn serve(gate: &Gate, mut wire: Wire) {
+pub(super) async fn serve(gate: &Arc<Gate>, mut wire: Wire) {
     if wire.ahead.first() != Some(&VERSION) {
         return end(gate, wire, SOCKS4_REFUSED).await;
     }

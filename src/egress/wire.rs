@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::net::Shutdown;
-use tokio::io::Interest;
+use tokio::io::{AsyncRead, AsyncReadExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -203,6 +203,20 @@ pub(super) async fn move_once(from: &TcpStream, to: &TcpStream, size: usize) -> 
             Err(error) if is_early(&error) => {}
             moved => return moved,
         }
+    }
+}
+
+/// Whether a connection on which nothing is expected is quiet and open.
+pub(super) async fn is_idle<R: AsyncRead + Unpin>(read: &mut R, ahead: &mut Vec<u8>) -> bool {
+    let mut byte = [0; 1];
+    tokio::select! {
+        biased;
+        read = read.read(&mut byte) => {
+            // Bytes that nobody asked for are no answer to what is asked next.
+            ahead.extend_from_slice(&byte[..read.unwrap_or(0)]);
+            false
+        }
+        () = std::future::ready(()) => true,
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::egress::inspect::Inspector;
 use crate::egress::{Doors, LateBind, Observer, PortDoor, serve};
 use crate::error::{Error, Kind, Result};
 use crate::guard::channels::Question;
@@ -49,6 +50,14 @@ pub enum SetUp {
     Held(Held),
     /// The launcher got this signal, which ends it.
     Ended(i32),
+}
+
+/// Who hears of what happens at the doors, and what reads the traffic with the hosts that need it.
+pub struct Watching {
+    /// Hears of every decision.
+    pub observer: Arc<dyn Observer>,
+    /// Without it the hosts that need it cannot be reached.
+    pub inspector: Option<Arc<Inspector>>,
 }
 
 /// What the loop needs, made while the jail is built.
@@ -106,7 +115,7 @@ impl Supervisor {
         plan: &Plan,
         held: Held,
         terminal: Option<Terminal>,
-        observer: Arc<dyn Observer>,
+        watching: Watching,
         live: Option<&mut Live>,
     ) -> Result<(End, Report)> {
         let doors = doors(held.listeners, plan, self.published)?;
@@ -117,7 +126,7 @@ impl Supervisor {
             doors,
             relay.as_ref(),
             self.signals,
-            observer,
+            watching,
             live,
         ));
         let report = relay.map(Relay::finish).unwrap_or_default();
@@ -131,14 +140,14 @@ async fn supervise(
     doors: Option<Doors>,
     relay: Option<&Relay>,
     mut signals: Signals,
-    observer: Arc<dyn Observer>,
+    watching: Watching,
     mut live: Option<&mut Live>,
 ) -> Result<End> {
     let (late, mut wanted) = mpsc::channel(64);
     let mut egress = match (&plan.network, doors) {
         (NetworkPlan::Filtered(policy), Some(doors)) => {
             let late: Arc<dyn LateBind> = Arc::new(Late { wanted: late });
-            Some(tokio::spawn(serve(doors, policy.clone(), late, observer)))
+            Some(tokio::spawn(serve(doors, policy.clone(), watching.inspector, late, watching.observer)))
         }
         _ => None,
     };

@@ -17,7 +17,7 @@ use crate::guard::named::Named;
 use crate::guard::{Guard, Places, left};
 use crate::launch::keeper::Keeper;
 use crate::launch::start::{Supplies, order};
-use crate::launch::supervisor::{End, SetUp, Supervisor, publish};
+use crate::launch::supervisor::{End, SetUp, Supervisor, Watching, publish};
 use crate::plan::operation::{Access, Veil};
 use crate::plan::show;
 use crate::policy::secrets::lines;
@@ -105,9 +105,12 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         let logs = prepared.state.join(LOG);
         std::thread::spawn(move || Log::prune(&logs));
     }
-    let observer = Arc::clone(&record) as Arc<dyn Observer>;
+    let watching = Watching {
+        observer: Arc::clone(&record) as Arc<dyn Observer>,
+        inspector: prepared.inspector.clone(),
+    };
     guard.iter_mut().for_each(Guard::opens);
-    let attended = supervisor.attend(&keeper, plan, held, terminal, observer, live.as_mut());
+    let attended = supervisor.attend(&keeper, plan, held, terminal, watching, live.as_mut());
     // The warden says the end when nothing of the jail is left; after an error it is waited for.
     let keeper = if attended.is_ok() { Some(keeper) } else { None };
     let masked = masked.finish(prepared);

@@ -194,7 +194,7 @@ async fn a_door_that_fails_is_named() {
         publish: Vec::new(),
     };
     let seen = Arc::new(Seen::default());
-    let served = serve(doors, Arc::new(policy(&[], &[])), Arc::clone(&seen) as _, seen);
+    let served = serve(doors, Arc::new(policy(&[], &[])), None, Arc::clone(&seen) as _, seen);
     let error = timeout(PATIENCE, served).await.expect("nobody noticed").unwrap_err();
     assert!(error.to_string().starts_with("the door for TLS (port 443) failed: "), "{error}");
 }
