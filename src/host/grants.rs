@@ -18,7 +18,7 @@ use super::links::{self, Route};
 use super::project::Project;
 use super::sources::Sources;
 use super::system::SystemMount;
-pub(super) use bounds::{protected_part, protected_tail};
+pub(super) use bounds::protected_part;
 
 /// What grants are measured against.
 pub(super) struct Bounds<'a> {

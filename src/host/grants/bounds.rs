@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::settings::GrantSpec;
 use crate::error::Result;
-use crate::host::protected::{self, Hold, Protected};
+use crate::host::protected;
 use crate::policy::Grant;
 use crate::policy::origin::Sourced;
 
@@ -154,27 +154,6 @@ pub(in crate::host) fn protected_part(path: &Path, home: &Path) -> Option<PathBu
     None
 }
 
-/// The protected paths of a tree whose own name, or the names above it, are the beginning of a protected one: below
-/// `~/.claude` there is `settings.json`.
-pub(in crate::host) fn protected_tail(root: &Path) -> Vec<Protected> {
-    let mut found = Vec::new();
-    for row in &protected::TABLE.path {
-        for name in row.names.iter().map(Path::new) {
-            for head in name.ancestors().skip(1).filter(|head| !head.as_os_str().is_empty()) {
-                let Ok(below) = name.strip_prefix(head) else { continue };
-                if root.ends_with(head) && root.join(below).symlink_metadata().is_ok() {
-                    found.push(Protected {
-                        below: below.to_path_buf(),
-                        hold: Hold::ReadOnly,
-                        reason: row.reason.clone(),
-                    });
-                }
-            }
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,18 +179,5 @@ mod tests {
             let found = protected_part(Path::new(path), home);
             assert_eq!(found.as_deref(), want.map(Path::new), "{path}");
         }
-    }
-
-    #[test]
-    fn a_tree_that_begins_inside_a_protected_name_holds_the_rest_of_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().join(".claude");
-        std::fs::create_dir_all(root.join("hooks")).unwrap();
-        std::fs::create_dir_all(root.join("projects/hooks")).unwrap();
-        std::fs::write(root.join("settings.json"), "").unwrap();
-        let mut found: Vec<_> = protected_tail(&root).into_iter().map(|held| held.below).collect();
-        found.sort();
-        assert_eq!(found, [Path::new("hooks"), Path::new("settings.json")]);
-        assert_eq!(protected_tail(&root.join("projects")), []);
     }
 }

@@ -125,12 +125,7 @@ pub fn scan(scope: &Scope<'_>) -> Found {
     let mut finder = Finder::new(scope);
     finder.tree();
     finder.other_names();
-    let mut found = finder.finish();
-    // What counts because of the tree's own name: below a granted `~/.claude` there is `settings.json`.
-    found.paths.extend(super::grants::protected_tail(scope.root));
-    found.paths.sort();
-    found.paths.dedup_by(|a, b| a.below == b.below);
-    found
+    finder.finish()
 }
 
 /// Searches a git directory, which is the root of the scope.

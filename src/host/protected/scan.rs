@@ -74,10 +74,27 @@ impl Finder<'_> {
         for settings in scope.settings {
             self.named_scripts(Path::new(""), settings);
         }
+        self.tails();
         self.walk(Path::new(""), Area::Sources);
         // A walk that was cut short may have missed what matters most.
         if self.unsearched.is_some() {
             self.lookup(Path::new(""), Where::Root);
+        }
+    }
+
+    /// What counts because of the tree's own name: below a granted `~/.claude` there is `settings.json`.
+    fn tails(&mut self) {
+        let root = self.scope.root;
+        let rows: Vec<_> = self.names.all().collect();
+        for row in rows {
+            for (_, tail) in tails(root, row.path) {
+                self.place(Path::new(""), tail, row.reason);
+            }
+        }
+        for file in TABLE.named_scripts.files.iter().map(Path::new) {
+            for (outer, tail) in tails(root, file) {
+                self.scripts_of(&self.at(tail), outer);
+            }
         }
     }
 
@@ -261,4 +278,12 @@ impl Finder<'_> {
             }
         }
     }
+}
+
+/// Where `root` lies on the way that `name` describes: the directory in which it begins, and what is left of it below `root`.
+fn tails<'r, 'n>(root: &'r Path, name: &'n Path) -> impl Iterator<Item = (&'r Path, &'n Path)> {
+    name.ancestors().skip(1).filter(|head| !head.as_os_str().is_empty()).filter_map(move |head| {
+        let outer = root.ends_with(head).then(|| root.ancestors().nth(head.iter().count()))??;
+        Some((outer, name.strip_prefix(head).ok()?))
+    })
 }

@@ -85,20 +85,25 @@ impl Finder<'_> {
 
     /// Protects the scripts that `file`, settings of an agent or an editor in the directory `below`, names.
     pub(super) fn named_scripts(&mut self, below: &Path, file: &Path) {
-        let path = self.at(below).join(file);
-        if !self.settings_seen.insert((path.clone(), below.to_path_buf())) {
+        let base = self.at(below);
+        self.scripts_of(&base.join(file), &base);
+    }
+
+    /// The same for absolute paths: settings that count in the directory `base`, which may hold the tree.
+    pub(super) fn scripts_of(&mut self, path: &Path, base: &Path) {
+        if !self.settings_seen.insert((path.to_path_buf(), base.to_path_buf())) {
             return;
         }
-        let Some(text) = self.text(&path) else { return };
+        let Some(text) = self.text(path) else { return };
         let mut commands = Vec::new();
-        match parse(&text, &path) {
+        match parse(&text, path) {
             Some(value) => collect(&value, false, &mut commands),
             // Comments and trailing commas: every string counts.
             None => commands.extend(strings(&text)),
         }
-        let own = path.parent().unwrap_or(&path).to_path_buf();
+        let own = path.parent().unwrap_or(path);
         for word in commands.iter().flat_map(|command| words(command)) {
-            for base in [&self.at(below), self.scope.root, &own] {
+            for base in [base, self.scope.root, own] {
                 self.script(&self.path(base, &word), &TABLE.named_scripts.reason, Script::Runnable);
             }
         }

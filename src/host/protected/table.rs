@@ -170,6 +170,11 @@ impl<'a> Lookup<'a> {
         self.rows.keys().copied().collect()
     }
 
+    /// Every row.
+    pub(super) fn all(&self) -> impl Iterator<Item = Named<'a>> {
+        self.rows.values().flatten().copied()
+    }
+
     /// The rows whose names begin with `first`.
     pub(super) fn rows(&self, first: &OsStr) -> &[Named<'a>] {
         self.rows.get(first).map_or(&[], Vec::as_slice)

@@ -33,7 +33,11 @@ impl Tree {
     }
 
     fn found_with(&self, more: &[String], own: &[PathBuf]) -> Found {
-        let root = self.path("");
+        self.found_at("", more, own)
+    }
+
+    fn found_at(&self, root: &str, more: &[String], own: &[PathBuf]) -> Found {
+        let root = self.path(root);
         let home = self.path("home/u");
         scan(&Scope {
             root: &root,
@@ -59,13 +63,14 @@ impl Tree {
     }
 }
 
-/// The paths as `place()` writes them: `!` in front of what is read-only.
+/// The paths, with `!` in front of what is read-only.
+fn shown(found: &Found) -> Vec<String> {
+    let mark = |hold| if hold == Hold::ReadOnly { "!" } else { "" };
+    found.paths.iter().map(|path| format!("{}{}", mark(path.hold), path.below.display())).collect()
+}
+
 fn expect(tree: &Tree, claim: &str, expected: &[&str]) {
-    let held: Vec<String> = tree
-        .held()
-        .into_iter()
-        .map(|(path, hold)| if hold == Hold::ReadOnly { format!("!{path}") } else { path })
-        .collect();
+    let held = shown(&tree.found());
     let missing: Vec<_> = expected.iter().filter(|path| !held.contains(&(**path).to_owned())).collect();
     assert!(missing.is_empty(), "{claim}: {missing:?} not in {held:?}");
 }
@@ -456,4 +461,62 @@ fn every_name_of_a_protected_file_is_read_only() {
         held,
         [".envrc", ".git/hooks", ".opencode", ".vscode", "node_modules/x/hook", "sub/deep/copy", "tasks"]
     );
+}
+
+#[test]
+fn a_tree_that_begins_inside_a_protected_name_holds_the_rest_of_it() {
+    for (claim, root, paths, settings, expected) in [
+        (
+            "what is there",
+            "home/u/.claude",
+            &["home/u/.claude/hooks/x", "home/u/.claude/projects/hooks/x"][..],
+            "{}",
+            &["!hooks", "!settings.json"][..],
+        ),
+        (
+            "what is deeper than one name",
+            "home/u/.local",
+            &["home/u/.local/share/applications/x"],
+            "",
+            &["share", "!share/applications"],
+        ),
+        (
+            "pinned because a link leads into it, and read-only all the same",
+            "home/u/.local",
+            &["home/u/.local/bin/x", "home/u/.local/.envrc -> bin/x"],
+            "",
+            &["!.envrc", "!bin"],
+        ),
+        (
+            "where a link leads",
+            "home/u/.claude",
+            &["home/u/.claude/dot/x", "home/u/.claude/hooks -> dot"],
+            "{}",
+            &["!dot", "!hooks", "!settings.json"],
+        ),
+        (
+            "scripts that the settings name, by the home and by the project",
+            "home/u/.claude",
+            &["home/u/.claude/a.sh", "home/u/.claude/b.sh"],
+            "{\"hooks\": [\"~/.claude/a.sh\", \"$CLAUDE_PROJECT_DIR/.claude/b.sh\"]}",
+            &["!a.sh", "!b.sh", "!settings.json"],
+        ),
+        ("nothing of the sort", "home/u/.claude/projects", &["home/u/.claude/projects/hooks/x"], "", &[]),
+    ] {
+        let tree = Tree::new(paths);
+        if !settings.is_empty() {
+            tree.write("home/u/.claude/settings.json", settings);
+            fs::hard_link(tree.path("home/u/.claude/settings.json"), tree.path("home/u/.claude/zz")).unwrap();
+        }
+        let mut expected: Vec<&str> = expected.to_vec();
+        expected.extend((!settings.is_empty()).then_some("!zz"));
+        assert_eq!(shown(&tree.found_at(root, &[], &[])), expected, "{claim}");
+    }
+}
+
+#[test]
+fn names_of_a_preset_count_in_a_tree_that_begins_inside_them() {
+    let tree = Tree::new(&[".mine/hooks/x"]);
+    let found = tree.found_at(".mine", &[".mine/hooks".to_owned()], &[]);
+    assert_eq!(shown(&found), ["!hooks"]);
 }
