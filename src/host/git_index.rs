@@ -6,6 +6,9 @@ use std::collections::HashMap;
 /// Positions in a bitmap of a split index that are looked at; more entries than that have no index.
 const MAX_POSITIONS: usize = 64 << 20;
 
+/// Bytes of paths that an index lists. Version 4 writes what paths share once: a short index could keep us for hours.
+const MAX_NAMES: usize = 256 << 20;
+
 /// How long object names are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectFormat {
@@ -90,7 +93,7 @@ impl Listed {
     /// # Errors
     /// When it is no index.
     pub fn join(&mut self, base: &[u8], format: ObjectFormat, wanted: &Wanted<'_>) -> Result<(), Malformed> {
-        let Some(split) = self.split.clone() else { return Ok(()) };
+        let Some(split) = self.split.take() else { return Ok(()) };
         let mut position = 0;
         let mut replaced = 0;
         read(base, format, &mut |path, object| {
@@ -181,6 +184,7 @@ fn read<'a>(
     let count = number(bytes, 8).ok_or(ends_early)?;
     let mut at = 12;
     let mut name: Vec<u8> = Vec::new();
+    let mut names = 0;
     for _ in 0..count {
         let start = at;
         let object = bytes.get(start + 40..start + 40 + format.bytes()).ok_or(ends_early)?;
@@ -194,6 +198,10 @@ fn read<'a>(
             let kept = name.len().checked_sub(stripped).ok_or(Malformed("a name is shorter than nothing"))?;
             name.truncate(kept);
             let rest = until_nul(bytes.get(at..).ok_or(ends_early)?).ok_or(ends_early)?;
+            names += kept + rest.len();
+            if names > MAX_NAMES {
+                return Err(Malformed("its names are too long"));
+            }
             name.extend_from_slice(rest);
             at += rest.len() + 1;
             each(&name, object);
@@ -248,6 +256,7 @@ struct Bitmap {
 impl Bitmap {
     fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let ends_early = Malformed("a bitmap in it ends early");
+        let too_long = Malformed("a bitmap in it is too long");
         let count = usize::try_from(number(bytes, 4).ok_or(ends_early)?).map_err(|_| ends_early)?;
         let size = count.checked_mul(8).ok_or(ends_early)?;
         let words = bytes.get(8..).and_then(|rest| rest.get(..size)).ok_or(ends_early)?;
@@ -266,12 +275,15 @@ impl Bitmap {
             }
             bit = end;
             for _ in 0..marker >> 33 {
+                if bit > MAX_POSITIONS {
+                    return Err(too_long);
+                }
                 let word = words.next().ok_or(ends_early)?;
                 bitmap.words.insert(bit, word);
                 bit = bit.saturating_add(64);
             }
             if bit > MAX_POSITIONS {
-                return Err(Malformed("a bitmap in it is too long"));
+                return Err(too_long);
             }
         }
         Ok((bitmap, rest))

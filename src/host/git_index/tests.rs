@@ -91,6 +91,36 @@ fn a_name_longer_than_the_flags_can_say_is_read() {
 }
 
 #[test]
+fn what_would_keep_us_long_is_refused() {
+    // One long name, which every later entry shares.
+    let index = |entries: u32| {
+        let mut bytes = b"DIRC\0\0\0\x04".to_vec();
+        bytes.extend(entries.to_be_bytes());
+        for entry in 0..entries {
+            bytes.extend([0; 60]);
+            bytes.extend([0xf, 0xff, 0]);
+            bytes.extend(if entry == 0 { vec![b'n'; 1 << 20] } else { vec![b'n'] });
+            bytes.push(0);
+        }
+        bytes.extend([0; 20]);
+        bytes
+    };
+    let wanted = Wanted::new([&b".env"[..]]);
+    assert!(listed(&index(200), ObjectFormat::Sha1, &wanted).is_ok());
+    let error = listed(&index(300), ObjectFormat::Sha1, &wanted).unwrap_err();
+    assert!(error.to_string().contains("too long"), "{error}");
+    // A bitmap that says more words than an index has positions.
+    let words = MAX_POSITIONS / 64 + 2;
+    let mut bitmap = vec![0; 4];
+    bitmap.extend(u32::try_from(words).unwrap().to_be_bytes());
+    bitmap.extend((u64::try_from(words).unwrap() << 33).to_be_bytes());
+    // It ends before the last of them, which is not looked for.
+    bitmap.resize(8 + 8 * words + 4, 0);
+    let error = Bitmap::read(&bitmap).unwrap_err();
+    assert!(error.to_string().contains("too long"), "{error}");
+}
+
+#[test]
 fn a_split_index_lists_what_its_halves_list_together() {
     let repository =
         Repository::new(&FILES, &["core.splitIndex=true", "splitIndex.maxPercentChange=100"], "sha1");
