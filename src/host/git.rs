@@ -34,6 +34,8 @@ pub struct GitLayout {
     pub kind: GitKind,
 }
 
+/// Entries of a bare repository; one with more is taken for another directory.
+const BARE_ENTRIES: usize = 1000;
 /// What git makes in a bare repository, less `*_HEAD`.
 const BARE: [&str; 25] = [
     "HEAD",
@@ -173,11 +175,12 @@ fn holds_nothing_but_git(dir: &Path) -> bool {
     let Ok(entries) = fs::read_dir(dir) else { return false };
     let repository = ["HEAD", "objects", "refs"].iter().all(|part| dir.join(part).exists());
     repository
-        && entries.take(1000).all(|entry| {
-            entry.is_ok_and(|entry| {
-                let name = entry.file_name();
-                BARE.iter().any(|known| name == *known) || name.as_bytes().ends_with(b"_HEAD")
-            })
+        && entries.enumerate().all(|(at, entry)| {
+            at < BARE_ENTRIES
+                && entry.is_ok_and(|entry| {
+                    let name = entry.file_name();
+                    BARE.iter().any(|known| name == *known) || name.as_bytes().ends_with(b"_HEAD")
+                })
         })
 }
 
@@ -352,6 +355,17 @@ mod tests {
             }
             assert_eq!(tree.read("w").is_ok(), accepted, "{extra:?}");
         }
+    }
+
+    #[test]
+    fn many_names_do_not_hide_what_a_bare_repository_would_not_hold() {
+        let tree = Tree::new();
+        tree.repository("r");
+        assert!(holds_nothing_but_git(&tree.path("r")));
+        for number in 0..BARE_ENTRIES {
+            tree.write(&format!("r/{number}_HEAD"), "");
+        }
+        assert!(!holds_nothing_but_git(&tree.path("r")));
     }
 
     #[test]

@@ -317,8 +317,11 @@ fn terminfo(host: &Host, project: &Project, lockdown: bool) -> Vec<PathBuf> {
 fn describes_terminals(directory: &Path) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     let mut any = false;
-    for entry in entries.take(TERMINFO_ENTRIES + 1) {
+    for (at, entry) in entries.enumerate() {
         let Ok(entry) = entry else { return false };
+        if at >= TERMINFO_ENTRIES {
+            return false;
+        }
         let name = entry.file_name();
         let named = matches!(name.as_bytes(), [one] if one.is_ascii_alphanumeric())
             || matches!(name.as_bytes(), [a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
@@ -366,5 +369,15 @@ mod tests {
             assert_eq!(describes_terminals(dir.path()), want, "{entries:?}");
         }
         assert!(!describes_terminals(Path::new("/proc")));
+        // More than there can be are not looked through.
+        let many = tempfile::tempdir().unwrap();
+        for number in 0..=0xff {
+            fs::create_dir(many.path().join(format!("{number:02x}"))).unwrap();
+        }
+        assert!(describes_terminals(many.path()));
+        for one in ('0'..='9').chain('a'..='z').chain('A'..='Z').map(String::from).chain(["AB".into()]) {
+            fs::create_dir(many.path().join(one)).unwrap();
+        }
+        assert!(!describes_terminals(many.path()));
     }
 }
