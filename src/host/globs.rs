@@ -342,10 +342,16 @@ impl Search<'_> {
                 Kind::Refused,
                 format!("{} has another name that cannot be found", escape(&stopped.example)),
             )
-            .because(format!(
-                "it is a hard link, and there are more than {ENTRY_LIMIT} entries to look at (stopped in {})",
-                escape(&stopped.directory)
-            ))
+            .because(match stopped.error {
+                None => format!(
+                    "it is a hard link, and there are more than {ENTRY_LIMIT} entries to look at (stopped in {})",
+                    escape(&stopped.directory)
+                ),
+                Some(error) => format!(
+                    "it is a hard link, and {} cannot be listed ({error})",
+                    escape(&stopped.directory)
+                ),
+            })
             .hint("replace it by a copy of itself, or name a smaller directory with --project")
         })?;
         for links::OtherName { path, known, whose } in found {

@@ -89,7 +89,7 @@ fn kind(below: &Path) -> Option<&'static Kind> {
 }
 
 /// What something that was found is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
     /// A repository that was not there.
     Repository,

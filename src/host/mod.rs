@@ -9,6 +9,7 @@ pub mod command;
 pub mod credentials;
 pub mod distribution;
 pub mod doctor;
+mod entries;
 pub mod environment;
 mod fixes;
 pub mod git;

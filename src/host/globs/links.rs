@@ -1,18 +1,16 @@
 //! Other names of files: hard links (FS-15).
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, RawDir, statat};
+use rustix::fs::{Access, AtFlags, FileType, statat};
 use rustix::io::Errno;
+use rustix::process::getuid;
 
 use super::{ENTRY_LIMIT, walk};
-
-/// Bytes of directory entries that are read at once.
-const BUFFER: usize = 64 << 10;
+use crate::host::entries;
 
 /// Files that have more than one name.
 #[derive(Debug, Default)]
@@ -54,50 +52,47 @@ pub struct OtherName {
     pub whose: usize,
 }
 
-/// There was too much to look at.
+/// Why a search was given up.
 #[derive(Debug)]
-pub struct TooMany {
+pub struct Stopped {
     /// A file whose names were looked for.
     pub example: PathBuf,
-    /// Where the search stopped.
+    /// Where.
     pub directory: PathBuf,
+    /// What the system said; `None` when there was too much to look at.
+    pub error: Option<Errno>,
 }
 
 /// The names that the files have in `trees`, but for those that are `covered` and what lies below these: sorted.
 ///
 /// # Errors
-/// When there are too many entries to look at.
+/// When there are too many entries to look at, or a directory cannot be listed that the jail could list or use.
 pub fn others(
     wanted: &Wanted,
     trees: &[&Path],
     covered: &dyn Fn(&Path) -> bool,
-) -> Result<Vec<OtherName>, TooMany> {
+) -> Result<Vec<OtherName>, Stopped> {
     let mut found = Vec::new();
-    let mut buffer = Vec::with_capacity(BUFFER);
     let mut waiting: Vec<PathBuf> = trees
         .iter()
         .filter(|tree| !trees.iter().any(|outer| outer != *tree && tree.starts_with(outer)))
         .map(|tree| tree.to_path_buf())
         .collect();
+    let stopped = |directory: &Path, error| {
+        let example = wanted.files.values().next().map(|(path, _)| path.clone());
+        Stopped { example: example.unwrap_or_default(), directory: directory.to_path_buf(), error }
+    };
     let mut count = 0;
     while let Some(at) = waiting.pop() {
-        // What cannot be listed by the user cannot be listed by the jail.
-        let Ok(directory) = walk::open(&at) else { continue };
-        let mut entries = RawDir::new(&directory, buffer.spare_capacity_mut());
-        while let Some(entry) = entries.next() {
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(Errno::NOENT) => break,
-                Err(_) => break,
-            };
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name == "." || name == ".." {
-                continue;
-            }
+        let directory = match walk::open(&at) {
+            Ok(directory) => directory,
+            Err(error) if entries::is_gone(error) || is_shut(&at, error) => continue,
+            Err(error) => return Err(stopped(&at, Some(error))),
+        };
+        let read = entries::each(&directory, &mut |name, entry| {
             count += 1;
             if count > ENTRY_LIMIT {
-                let example = wanted.files.values().next().map(|(path, _)| path.clone());
-                return Err(TooMany { example: example.unwrap_or_default(), directory: at });
+                return ControlFlow::Break(());
             }
             let kind = entry.file_type();
             if kind == FileType::Directory || kind == FileType::Unknown {
@@ -106,21 +101,34 @@ pub fn others(
                     || path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
                 if is_directory && !covered(&path) {
                     waiting.push(path);
-                    continue;
+                    return ControlFlow::Continue(());
                 }
             }
             if !wanted.inodes.contains(&entry.ino()) {
-                continue;
+                return ControlFlow::Continue(());
             }
-            let Ok(stat) = statat(&directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            let path = at.join(name);
-            if let Some((known, whose)) = wanted.files.get(&(stat.st_dev, stat.st_ino))
-                && !covered(&path)
+            if let Ok(stat) = statat(&directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+                && let Some((known, whose)) = wanted.files.get(&(stat.st_dev, stat.st_ino))
             {
-                found.push(OtherName { path, known: known.clone(), whose: *whose });
+                let path = at.join(name);
+                if !covered(&path) {
+                    found.push(OtherName { path, known: known.clone(), whose: *whose });
+                }
             }
+            ControlFlow::Continue(())
+        });
+        if count > ENTRY_LIMIT {
+            return Err(stopped(&at, None));
         }
+        read.map_err(|error| stopped(&at, Some(error)))?;
     }
     found.sort();
     Ok(found)
+}
+
+/// Whether nothing in a directory that cannot be listed can be used by its name either, nor after a `chmod`.
+fn is_shut(directory: &Path, error: Errno) -> bool {
+    matches!(error, Errno::ACCESS | Errno::PERM)
+        && rustix::fs::access(directory, Access::EXEC_OK).is_err()
+        && directory.symlink_metadata().is_ok_and(|metadata| metadata.uid() != getuid().as_raw())
 }

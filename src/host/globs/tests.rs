@@ -117,6 +117,28 @@ fn other_names_of_a_file_are_covered_too() {
     );
 }
 
+/// Root may list it.
+#[test]
+fn a_directory_that_may_hold_another_name_and_cannot_be_listed_is_refused() {
+    let machine = Machine::new(&["a/.env", "closed/x"]);
+    let mode = |bits| fs::set_permissions(machine.at("closed"), fs::Permissions::from_mode(bits)).unwrap();
+    for bits in [0o000, 0o311] {
+        mode(bits);
+        let single = machine.find(&["a/.env"], &[]).0;
+        fs::hard_link(machine.at("a/.env"), machine.at("copy")).unwrap();
+        let several = machine.find(&["a/.env"], &[]).0;
+        mode(0o700);
+        fs::remove_file(machine.at("copy")).unwrap();
+        assert!(single.is_ok());
+        if rustix::process::getuid().is_root() {
+            assert!(several.is_ok());
+            continue;
+        }
+        let error = several.unwrap_err().to_string();
+        assert!(error.contains("closed cannot be listed"), "{error}");
+    }
+}
+
 #[test]
 fn an_absolute_glob_counts_in_everything_that_is_shown() {
     let mut machine = Machine::new(&["x.key", "d/x.key"]);

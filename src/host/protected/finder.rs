@@ -9,7 +9,7 @@ use rustix::fs::Access;
 
 use super::table::Lookup;
 use super::{Channel, Found, Hold, Protected, Scope};
-use crate::host::handover::Handed;
+use crate::host::handover::{Handed, What};
 use crate::host::links;
 use crate::host::secrets::Secret;
 
@@ -17,6 +17,8 @@ use crate::host::secrets::Secret;
 pub(super) const SCAN_LIMIT: usize = 1_000_000;
 /// Bytes of settings that a scan reads.
 const READ_LIMIT: usize = 64 << 20;
+/// Bytes of one file of settings. An agent's own may be long.
+const SETTINGS_LIMIT: u64 = 16 << 20;
 
 pub(super) struct Finder<'a> {
     pub(super) scope: &'a Scope<'a>,
@@ -34,6 +36,7 @@ pub(super) struct Finder<'a> {
     pub(super) handover_known: Vec<PathBuf>,
     /// What a session hands over.
     pub(super) handed: Vec<Handed>,
+    pub(super) handed_counts: HashMap<What, usize>,
     /// Files whose modes it may not keep.
     pub(super) modes: Vec<PathBuf>,
     pub(super) channels: Vec<Channel>,
@@ -56,6 +59,7 @@ impl<'a> Finder<'a> {
             looked_into: 0,
             handover_known: Vec::new(),
             handed: Vec::new(),
+            handed_counts: HashMap::new(),
             modes: Vec::new(),
             channels: Vec::new(),
             held: HashMap::new(),
@@ -129,7 +133,8 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// The text of a file of settings, which may lie outside the tree.
+    /// The text of a file of settings, which may lie outside the tree. What is no UTF-8 in it is no part of a command's
+    /// name, but the rest counts.
     pub(super) fn text(&mut self, file: &Path) -> Option<String> {
         let real = file.canonicalize().ok()?;
         if self.below(&real).is_some_and(|file| !self.trusts(&file)) {
@@ -139,9 +144,20 @@ impl<'a> Finder<'a> {
             self.incomplete(|| "it has too many settings files".to_owned());
             return None;
         }
-        let text = crate::host::read_text(&real)?;
-        self.read += text.len() + 1024;
-        Some(text)
+        let Some(bytes) = crate::host::read_bytes(&real, SETTINGS_LIMIT) else {
+            // What the user may not read, nothing outside obeys either.
+            if real.is_file() && rustix::fs::access(&real, Access::READ_OK).is_ok() {
+                self.incomplete(|| {
+                    let shown = crate::sanitize::escape(real.as_os_str());
+                    format!(
+                        "the settings in {shown} cannot be read, or are longer than {SETTINGS_LIMIT} bytes"
+                    )
+                });
+            }
+            return None;
+        };
+        self.read += bytes.len() + 1024;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// A path of the tree on the machine.

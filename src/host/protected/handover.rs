@@ -13,7 +13,7 @@ use super::finder::Finder;
 use super::scan::Area;
 use crate::host::handover::{Handed, Kind, Launch, Moment, What, kind_by_name, kind_of_all};
 
-/// What one session may hand over at most; what is beyond is said as such.
+/// How much of one sort is noted. More of it is not counted, and hides nothing of another sort.
 const HANDED_LIMIT: usize = 10_000;
 /// Set-user-ID and set-group-ID.
 const SET_ID: u32 = 0o6000;
@@ -107,7 +107,9 @@ impl<'a> Finder<'a> {
     }
 
     fn hand(&mut self, what: What, below: PathBuf) {
-        if self.handed.len() < HANDED_LIMIT {
+        let count = self.handed_counts.entry(what).or_default();
+        *count += 1;
+        if *count <= HANDED_LIMIT {
             self.handed.push(Handed { what, below });
         }
     }
@@ -154,4 +156,34 @@ fn plain(path: &Path) -> PathBuf {
         }
     }
     plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::protected::Scope;
+
+    #[test]
+    fn much_of_one_sort_hides_nothing_of_another() {
+        let scope = Scope {
+            root: Path::new("/nonexistent"),
+            more: &[],
+            parts: &[],
+            settings: &[],
+            home: Path::new("/nonexistent"),
+            uid: 0,
+            own: &[],
+            secrets: None,
+            handover: Handover::No,
+            known: None,
+        };
+        let mut finder = Finder::new(&scope);
+        for number in 0..HANDED_LIMIT + 10 {
+            finder.hand(What::Executable, number.to_string().into());
+        }
+        finder.hand(What::Kind(0), "last".into());
+        let handed = finder.finish().handed;
+        assert_eq!(handed.len(), HANDED_LIMIT + 1);
+        assert!(handed.contains(&Handed { what: What::Kind(0), below: "last".into() }));
+    }
 }

@@ -1,11 +1,11 @@
 //! The walk through a tree.
 
 use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, access, openat, statat};
 use rustix::io::Errno;
 
 use super::channels::ChannelKind;
@@ -13,6 +13,7 @@ use super::finder::Finder;
 use super::fold::folded;
 use super::handover::Look;
 use super::table::{TABLE, Where};
+use crate::host::entries;
 
 /// How deep directories are followed. What is deeper is held as a whole.
 const DEPTH_LIMIT: usize = 64;
@@ -21,8 +22,6 @@ const DEPTH_LIMIT: usize = 64;
 const LONGEST: usize = 4096 - 256;
 /// Why a part of an agent's state is held.
 const STATE_PART: &str = "the agent runs it, or does what it says, outside the jail too";
-/// Bytes of directory entries that are read at once.
-const BUFFER: usize = 32 << 10;
 
 /// What is looked for in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,9 +116,11 @@ impl Finder<'_> {
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(parent, name, flags, Mode::empty()) {
             Ok(directory) => self.directory(&directory, below, area),
-            // Who cannot look there cannot connect there either, where the tree is not writable.
-            Err(Errno::ACCESS | Errno::PERM) if area == Area::Channels => {}
             Err(Errno::ACCESS | Errno::PERM) => {
+                self.unlisted(below);
+                if area == Area::Channels {
+                    return;
+                }
                 let held = self.closed(below);
                 if area == Area::Sources {
                     // What is held can be read all the same, by whoever knows its name.
@@ -130,10 +131,21 @@ impl Finder<'_> {
                 }
             }
             // It went away meanwhile.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(error) if entries::is_gone(error) => {}
             Err(error) => self.incomplete(|| {
                 format!("{} cannot be searched ({error})", crate::sanitize::escape(below.as_os_str()))
             }),
+        }
+    }
+
+    /// A directory that cannot be listed: who may enter it all the same can use what is there by its name, and connect to
+    /// a socket in it also where it is read-only.
+    fn unlisted(&mut self, below: &Path) {
+        let enters = || access(self.at(below), Access::EXEC_OK).is_ok();
+        if self.scope.known.is_none() && enters() {
+            self.incomplete(|| {
+                format!("{} can be entered but not listed", crate::sanitize::escape(below.as_os_str()))
+            });
         }
     }
 
@@ -202,26 +214,10 @@ impl Finder<'_> {
         area: Area,
         mut look: Option<&mut Look<'_>>,
     ) -> Option<Listing> {
-        let mut buffer = Vec::with_capacity(BUFFER);
-        let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
         let mut listing = Listing::default();
-        while let Some(entry) = entries.next() {
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(Errno::NOENT) => break,
-                Err(error) => {
-                    self.incomplete(|| {
-                        format!("{} cannot be read ({error})", crate::sanitize::escape(below.as_os_str()))
-                    });
-                    return None;
-                }
-            };
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name == "." || name == ".." {
-                continue;
-            }
+        let read = entries::each(directory, &mut |name, entry| {
             if !self.count() {
-                return None;
+                return ControlFlow::Break(());
             }
             // As a directory without case compares it; what it is taken for has to be there under that name.
             let folded = folded(name);
@@ -259,6 +255,16 @@ impl Finder<'_> {
             if kind == FileType::Directory {
                 listing.directories.push(name.to_owned());
             }
+            ControlFlow::Continue(())
+        });
+        if let Err(error) = read {
+            self.incomplete(|| {
+                format!("{} cannot be read ({error})", crate::sanitize::escape(below.as_os_str()))
+            });
+            return None;
+        }
+        if self.exhausted() {
+            return None;
         }
         Some(listing)
     }

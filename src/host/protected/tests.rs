@@ -5,6 +5,21 @@ use super::*;
 
 struct Tree(tempfile::TempDir);
 
+fn scope<'a>(root: &'a Path, home: &'a Path) -> Scope<'a> {
+    Scope {
+        root,
+        more: &[],
+        parts: &[],
+        settings: &[],
+        home,
+        uid: rustix::process::getuid().as_raw(),
+        own: &[],
+        secrets: None,
+        handover: Handover::No,
+        known: None,
+    }
+}
+
 impl Tree {
     /// Files, directories (`a/`) and symlinks (`a -> b`).
     fn new(paths: &[&str]) -> Self {
@@ -37,20 +52,17 @@ impl Tree {
     }
 
     fn found_at(&self, root: &str, more: &[String], own: &[PathBuf]) -> Found {
-        let root = self.path(root);
-        let home = self.path("home/u");
-        scan(&Scope {
-            root: &root,
-            more,
-            parts: &[],
-            settings: &[],
-            home: &home,
-            uid: rustix::process::getuid().as_raw(),
-            own,
-            secrets: None,
-            handover: Handover::No,
-            known: None,
-        })
+        let (root, home) = (self.path(root), self.path("home/u"));
+        scan(&Scope { more, own, ..scope(&root, &home) })
+    }
+
+    /// What `search` makes of the tree.
+    fn searched(&self, search: impl FnOnce(&mut Finder<'_>)) -> Found {
+        let (root, home) = (self.path(""), self.path("home/u"));
+        let scope = scope(&root, &home);
+        let mut finder = Finder::new(&scope);
+        search(&mut finder);
+        finder.finish()
     }
 
     fn found(&self) -> Found {
@@ -271,6 +283,22 @@ fn files_that_git_settings_name_are_protected() {
 }
 
 #[test]
+fn settings_count_whatever_else_is_in_them_and_what_cannot_be_read_is_said() {
+    let tree = Tree::new(&["t/h/x"]);
+    let config = tree.path(".git/config");
+    fs::create_dir_all(tree.path(".git")).unwrap();
+    fs::write(&config, b"[user]\nname = J\xfcrg\n[core]\nhooksPath = t/h\n").unwrap();
+    expect(&tree, "a name in Latin-1", &["!t/h"]);
+    assert_eq!(tree.found().unsearched, None);
+    let long = format!("#{}\n[core]\nhooksPath = t/h\n", "x".repeat(2 << 20));
+    fs::write(&config, long).unwrap();
+    expect(&tree, "settings of two million bytes", &["!t/h"]);
+    fs::File::options().write(true).open(&config).unwrap().set_len(17 << 20).unwrap();
+    let why = tree.found().unsearched.unwrap();
+    assert!(why.contains(".git/config cannot be read"), "{why}");
+}
+
+#[test]
 fn values_that_name_no_program_are_the_agents_to_write() {
     let tree = Tree::new(&["t/a.sh", "x", "vim", "log"]);
     tree.write(
@@ -424,6 +452,27 @@ fn what_cannot_be_looked_at_is_held_as_a_whole() {
     }
 }
 
+/// Root may list it.
+#[test]
+fn a_directory_that_can_be_entered_but_not_listed_is_said() {
+    for (mode, said) in [(0o311, true), (0o000, false)] {
+        for area in [scan::Area::Channels, scan::Area::Sources] {
+            let tree = Tree::new(&["a/b/x"]);
+            let set = |mode| fs::set_permissions(tree.path("a/b"), fs::Permissions::from_mode(mode)).unwrap();
+            set(mode);
+            let found = tree.searched(|finder| finder.walk(Path::new(""), area));
+            set(0o700);
+            let expected = said && !rustix::process::getuid().is_root();
+            let why = found.unsearched.unwrap_or_default();
+            assert_eq!(
+                why.contains("a/b can be entered but not listed"),
+                expected,
+                "{mode:o} {area:?}: {why}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_root_that_cannot_be_listed_is_said_and_its_names_are_looked_up() {
     let tree = Tree::new(&[".envrc"]);
@@ -519,4 +568,18 @@ fn names_of_a_preset_count_in_a_tree_that_begins_inside_them() {
     let tree = Tree::new(&[".mine/hooks/x"]);
     let found = tree.found_at(".mine", &[".mine/hooks".to_owned()], &[]);
     assert_eq!(shown(&found), ["!hooks"]);
+}
+
+#[test]
+fn the_search_for_other_names_has_a_count_of_its_own() {
+    let tree = Tree::new(&[".envrc"]);
+    fs::hard_link(tree.path(".envrc"), tree.path("copy")).unwrap();
+    let found = tree.searched(|finder| {
+        // As a walk leaves it that came to its end just so.
+        assert!((0..finder::SCAN_LIMIT).all(|_| finder.count()));
+        finder.hold(Path::new(".envrc"), Hold::ReadOnly, "it is run");
+        finder.other_names();
+    });
+    assert_eq!(found.unsearched, None);
+    assert_eq!(shown(&found), ["!.envrc", "!copy"]);
 }
