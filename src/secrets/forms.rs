@@ -1,4 +1,4 @@
-//! The forms in which a text is written elsewhere: percent-encoded, escaped for JSON, in base64. A value and its sentinel
+//! The forms in which a text is written elsewhere: percent-encoded, escaped for JSON or HTML, in base64. A value and its sentinel
 //! differ in bytes that all of them treat alike, so each form of the one is as long as the same form of the other.
 
 use base64::Engine;
@@ -39,6 +39,16 @@ const JSON: &[(Escaped, &str)] = &[
     (Escaped { slash: false, also: b"<>&'=", beyond_ascii: false, quote: false, all: false }, "Gson"),
     (Escaped { slash: false, also: b"<>&'+`", beyond_ascii: true, quote: true, all: false }, ".NET"),
     (Escaped { slash: false, also: b"", beyond_ascii: true, quote: true, all: true }, "every character"),
+];
+
+/// HTML: what a quote and an apostrophe become beside `&`, `<` and `>`, and who writes so.
+const HTML: &[(&str, &str, &str)] = &[
+    ("\"", "'", "text between tags"),
+    ("&quot;", "'", "an attribute in double quotes"),
+    ("&quot;", "&#39;", "most templates"),
+    ("&quot;", "&#x27;", "Python, Django, React"),
+    ("&quot;", "&#039;", "PHP"),
+    ("&#34;", "&#39;", "Go, Jinja"),
 ];
 
 #[derive(Clone, Copy)]
@@ -83,9 +93,12 @@ pub(super) fn text(find: &[u8], put: &[u8]) -> Vec<Pair> {
     pairs.list
 }
 
-/// Those of [`text`], and of base64 what does not depend on what stands before and behind.
+/// Those of [`text`], those of HTML, and of base64 what does not depend on what stands before and behind.
 pub(super) fn all(find: &[u8], put: &[u8]) -> Vec<Pair> {
     let mut pairs = Pairs { list: text(find, put) };
+    for (quote, apostrophe, _) in HTML {
+        pairs.add(find, put, |text| html(text, quote, apostrophe));
+    }
     for engine in [BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD] {
         for before in 0..3 {
             pairs.add(find, put, |text| core(text, before, &engine));
@@ -158,6 +171,18 @@ fn json(text: &[u8], escaped: Escaped, hex: &[u8; 16]) -> Vec<u8> {
     out
 }
 
+fn html(text: &[u8], quote: &str, apostrophe: &str) -> Vec<u8> {
+    let escape = |byte: &u8| match byte {
+        b'&' => b"&amp;".to_vec(),
+        b'<' => b"&lt;".to_vec(),
+        b'>' => b"&gt;".to_vec(),
+        b'"' => quote.as_bytes().to_vec(),
+        b'\'' => apostrophe.as_bytes().to_vec(),
+        _ => vec![*byte],
+    };
+    text.iter().flat_map(escape).collect()
+}
+
 /// The characters of base64 that `text` alone decides when `before` bytes of its group of three stand before it.
 fn core(text: &[u8], before: usize, engine: &impl Engine) -> Vec<u8> {
     let mut bytes = Zeroizing::new(vec![0; before]);
@@ -166,4 +191,88 @@ fn core(text: &[u8], before: usize, engine: &impl Engine) -> Vec<u8> {
     let (start, end) = ((8 * before).div_ceil(6), 8 * bytes.len() / 6);
     let core = whole.as_bytes().get(start..end).unwrap_or_default();
     if core.len() < SHORTEST_CORE { Vec::new() } else { core.to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forms_of(text: &str) -> Vec<String> {
+        let pairs = all(text.as_bytes(), text.as_bytes());
+        pairs.iter().map(|pair| String::from_utf8(pair.find.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_token_of_letters_and_digits_has_few_forms() {
+        let forms = forms_of("kT0kT0kT0kT0");
+        let want = [
+            "kT0kT0kT0kT0".to_owned(),
+            "%6B%54%30".repeat(4),
+            r"\u006B\u0054\u0030".repeat(4),
+            "%6b%54%30".repeat(4),
+            r"\u006b\u0054\u0030".repeat(4),
+            "a1Qwa1Qwa1Qwa1Qw".to_owned(),
+            "tUMGtUMGtUMGtUM".to_owned(),
+            "rVDBrVDBrVDBrVD".to_owned(),
+        ];
+        assert_eq!(forms, want);
+    }
+
+    #[test]
+    fn every_way_of_writing_is_a_form() {
+        let forms = forms_of("a/b+c=d\"e&f<g>h'i~j k\u{fc}");
+        for form in [
+            "a%2Fb%2Bc%3Dd%22e%26f%3Cg%3Eh%27i~j%20k%C3%BC",
+            "a%2fb%2bc%3dd%22e%26f%3cg%3eh%27i~j%20k%c3%bc",
+            "a/b%2Bc%3Dd%22e%26f%3Cg%3Eh%27i~j%20k%C3%BC",
+            "a%2Fb%2Bc%3Dd%22e%26f%3Cg%3Eh'i~j%20k%C3%BC",
+            "a%2Fb+c=d%22e&f%3Cg%3Eh'i~j%20k%C3%BC",
+            "a/b+c=d%22e&f%3Cg%3Eh'i~j%20k%C3%BC",
+            "a%2Fb%2Bc%3Dd%22e%26f%3Cg%3Eh%27i%7Ej+k%C3%BC",
+            "a%2Fb%2Bc%3Dd%22e%26f%3Cg%3Eh%27i~j+k%C3%BC",
+            "%61%2F%62%2B%63%3D%64%22%65%26%66%3C%67%3E%68%27%69%7E%6A%20%6B%C3%BC",
+            r#"a/b+c=d\"e&f<g>h'i~j k\u{fc}"#,
+            r#"a\/b+c=d\"e&f<g>h'i~j k\u{fc}"#,
+            r#"a/b+c=d\"e&f<g>h'i~j k\u00fc"#,
+            r#"a\/b+c=d\"e&f<g>h'i~j k\u00FC"#,
+            r#"a/b+c=d\"e\u0026f\u003cg\u003eh'i~j k\u{fc}"#,
+            r#"a/b+c\u003dd\"e\u0026f\u003cg\u003eh\u0027i~j k\u{fc}"#,
+            r#"a/b\u002Bc=d\u0022e\u0026f\u003Cg\u003Eh\u0027i~j k\u00FC"#,
+            "a/b+c=d&#34;e&amp;f&lt;g&gt;h&#39;i~j k\u{fc}",
+            "a/b+c=d&quot;e&amp;f&lt;g&gt;h&#x27;i~j k\u{fc}",
+        ] {
+            let form = form.replace(r"\u{fc}", "\u{fc}");
+            assert!(forms.contains(&form), "{form}");
+        }
+    }
+
+    #[test]
+    fn a_form_is_as_long_as_the_same_of_its_sentinel() {
+        let value = "a/b+c=d\"e&f<g>h'i~j k\u{fc}\u{1f600}\\ZZZZ0\t";
+        let fake = "x/y+z=q\"R&0<S>t'9~k u\u{fc}\u{1f600}\\a7B2x\t";
+        let (pairs, back) = (all(value.as_bytes(), fake.as_bytes()), all(fake.as_bytes(), value.as_bytes()));
+        assert!(pairs.len() > 30 && pairs.len() == back.len());
+        for pair in pairs {
+            assert_eq!(pair.find.len(), pair.put.len(), "{}", pair.find.escape_ascii());
+            assert!(pair.find != pair.put);
+        }
+    }
+
+    #[test]
+    fn the_core_of_base64_is_what_every_encoding_has() {
+        let text = b"The value itself, of some length";
+        for length in 12..text.len() {
+            for (before, behind) in (0..7).flat_map(|before| (0..4).map(move |behind| (before, behind))) {
+                let whole = [&vec![0xff; before][..], &text[..length], &vec![0xfe; behind][..]].concat();
+                for engine in [BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD] {
+                    let core = core(&text[..length], before % 3, &engine);
+                    let encoded = engine.encode(&whole);
+                    let at = encoded.find(std::str::from_utf8(&core).unwrap());
+                    // At most one character at each side is mixed.
+                    assert_eq!(at, Some((8 * before).div_ceil(6)), "{before} {length} {behind}");
+                    assert!(6 * core.len() + 10 >= 8 * length);
+                }
+            }
+        }
+    }
 }

@@ -7,7 +7,9 @@
 mod automaton;
 mod basic;
 mod decode;
+mod file;
 mod forms;
+mod jwt;
 mod places;
 mod sentinel;
 mod shapes;
@@ -17,6 +19,8 @@ mod vault;
 mod whole;
 
 pub use decode::Decode;
+pub use file::{FileError, FileMask, MaskedFile, mask_file};
+pub use jwt::jwt;
 pub use places::{Place, Places};
 pub use sentinel::{Sentinel, ShapeError, sentinel};
 pub use stream::{Noted, Stream};

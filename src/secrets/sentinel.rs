@@ -150,3 +150,77 @@ impl Chance {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn value(text: &str) -> SecretValue {
+        SecretValue::new(text.into()).unwrap()
+    }
+
+    fn fake(seed: u8, name: &str, text: &str) -> Sentinel {
+        sentinel(&Seed::new([seed; 32]), name, &value(text), &[]).unwrap()
+    }
+
+    #[test]
+    fn it_is_the_same_for_one_seed_name_and_value_and_another_otherwise() {
+        let text = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+        let first = fake(1, "TOKEN", text);
+        assert_eq!(first, fake(1, "TOKEN", text));
+        // Agents remember what they were told of a key: this must not change from one version to the next.
+        assert_eq!(first.as_str(), "ghp_yrwqsdygyyswwmdruwbwomtmbs8369112344");
+        for other in
+            [fake(2, "TOKEN", text), fake(1, "TOKEM", text), fake(1, "TOKEN", &text.replace("abc", "abd"))]
+        {
+            assert_ne!(first, other);
+        }
+    }
+
+    #[test]
+    fn what_is_taken_is_neither_part_nor_whole() {
+        let text = "abcdefghijklmnopqrstuvwxyz0123456789";
+        let first = fake(1, "A", text);
+        let part = Sentinel::new(first.as_str()[3..20].to_owned());
+        let whole = Sentinel::new(format!("x{}x", first.as_str()));
+        for taken in [&first, &part, &whole] {
+            let second = sentinel(&Seed::new([1; 32]), "A", &value(text), &[taken]).unwrap();
+            assert!(!has(second.as_bytes(), taken.as_bytes()) && !has(taken.as_bytes(), second.as_bytes()));
+        }
+        let any = Sentinel::new("-".to_owned());
+        let clash = sentinel(&Seed::new([1; 32]), "A", &value("a-bcdefghijklmnopqrstuvwxyz0123"), &[&any]);
+        assert_eq!(clash, Err(ShapeError::Taken));
+    }
+
+    #[test]
+    fn chance_is_even() {
+        let mut chance = Chance::new(&Seed::new([9; 32]), "A", &value("b"), 0);
+        let mut counts = [0_u32; 10];
+        for _ in 0..20_000 {
+            counts[usize::from(chance.pick(b"0123456789") - b'0')] += 1;
+        }
+        // Seven standard deviations.
+        assert!(counts.iter().all(|count| count.abs_diff(2000) < 300), "{counts:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn it_differs_in_letters_and_digits_alone(text in "(sk-ant-|ghp_|AKIA|)[ -~\u{fc}]{16,60}") {
+            let value = value(&text);
+            match sentinel(&Seed::new([1; 32]), "A", &value, &[]) {
+                Ok(sentinel) => {
+                    prop_assert_eq!(sentinel.as_bytes().len(), text.len());
+                    prop_assert_ne!(sentinel.as_str(), &text);
+                    for (is, was) in sentinel.as_bytes().iter().zip(text.as_bytes()) {
+                        prop_assert!(is == was || (is.is_ascii_alphanumeric() && was.is_ascii_alphanumeric()));
+                    }
+                }
+                Err(error) => {
+                    prop_assert!(text.bytes().filter(u8::is_ascii_alphanumeric).count() < 18, "{error} {text}");
+                }
+            }
+        }
+    }
+}

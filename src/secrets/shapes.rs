@@ -123,7 +123,7 @@ pub(super) fn slots(value: &[u8]) -> Result<Vec<Slot>, u32> {
         && free.bytes().all(|byte| alphabet.contains(&byte))
     {
         let slots = free.fill(|_| alphabet);
-        if bits(&slots) >= NEEDED {
+        if enough(&slots).is_ok() {
             return Ok(slots);
         }
     }
@@ -132,19 +132,28 @@ pub(super) fn slots(value: &[u8]) -> Result<Vec<Slot>, u32> {
         return Ok(slots);
     }
     let wide = free.fill(|_| ALL);
-    if bits(&wide) < NEEDED {
-        return Err(bits(&wide) as u32);
-    }
+    enough(&wide)?;
     Ok(wide)
 }
 
-/// The bits of chance in `slots`.
-pub(super) fn bits(slots: &[Slot]) -> f64 {
+/// Fails with the bits of `slots` when they are too few.
+pub(super) fn enough(slots: &[Slot]) -> Result<(), u32> {
+    let bits = bits(slots);
+    if bits < NEEDED { Err(bits as u32) } else { Ok(()) }
+}
+
+fn bits(slots: &[Slot]) -> f64 {
     slots.iter().map(|slot| (slot.alphabet.len() as f64).log2()).sum()
 }
 
+/// The places of `value` that are filled anew when its form is all that counts: hex with hex, else each kind with its own.
+pub(super) fn alike(value: &[u8]) -> Vec<Slot> {
+    let free = Free::of(value, 0);
+    free.uuid().or_else(|| free.hex()).unwrap_or_else(|| free.fill(kind))
+}
+
 /// What may stand for `byte`, a letter or a digit, when the kind of each character is kept.
-pub(super) fn kind(byte: u8) -> &'static [u8] {
+fn kind(byte: u8) -> &'static [u8] {
     match byte {
         b'0'..=b'9' => DIGITS,
         b'a'..=b'z' => LOWER,

@@ -83,3 +83,9 @@ fn put(place: &mut [u8], byte: u8) {
         _ => {}
     }
 }
+
+/// `source` without its percent-encoding.
+#[cfg(test)]
+pub(super) fn decoded(source: &[u8]) -> Vec<u8> {
+    Decoded::of(source).bytes
+}

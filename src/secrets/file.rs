@@ -1,0 +1,206 @@
+//! The copy of a file that the jail has: sentinels stand where the secrets were (TLS-4).
+
+use std::sync::Arc;
+
+use regex::bytes::Regex;
+
+use super::decode::Decode;
+use super::forms;
+use super::jwt::jwt;
+use super::sentinel::{Sentinel, ShapeError, sentinel};
+use super::stream::{Stream, Table, What};
+use super::value::{SecretValue, Seed, ValueError};
+
+/// How many different secrets one file may have.
+const MOST: usize = 256;
+
+/// What is secret in a file.
+#[derive(Debug, Clone)]
+pub struct FileMask {
+    extract: Option<Regex>,
+    decode: Decode,
+    mask_claims: Vec<String>,
+}
+
+impl FileMask {
+    /// The first group of every match of `extract`, or the whole content. Fails when `extract` cannot be read, or has no
+    /// group.
+    pub fn new(extract: Option<&str>, decode: Decode, mask_claims: Vec<String>) -> Result<Self, FileError> {
+        let extract =
+            extract.map(Regex::new).transpose().map_err(|error| FileError::Extract(summary(&error)))?;
+        if extract.as_ref().is_some_and(|regex| regex.captures_len() < 2) {
+            return Err(FileError::NoGroup);
+        }
+        Ok(Self { extract, decode, mask_claims })
+    }
+
+    fn values(&self, content: &[u8]) -> Result<Vec<SecretValue>, FileError> {
+        let Some(extract) = &self.extract else {
+            let value = content.strip_suffix(b"\n").unwrap_or(content);
+            let value = value.strip_suffix(b"\r").unwrap_or(value);
+            if value.contains(&b'\n') {
+                return Err(FileError::Lines);
+            }
+            return Ok(vec![SecretValue::new(value.to_vec())?]);
+        };
+        let mut values: Vec<SecretValue> = Vec::new();
+        for captures in extract.captures_iter(content) {
+            let group = captures.get(1).ok_or(FileError::Partly)?.as_bytes();
+            if values.iter().any(|value| value.expose() == group) {
+                continue;
+            }
+            if values.len() == MOST {
+                return Err(FileError::TooMany);
+            }
+            values.push(SecretValue::new(group.to_vec())?);
+        }
+        if values.is_empty() { Err(FileError::NoMatch) } else { Ok(values) }
+    }
+}
+
+/// A file with sentinels.
+#[derive(Debug)]
+pub struct MaskedFile {
+    /// The content for the jail, as long as the real one.
+    pub copy: Vec<u8>,
+    /// What was found, with what stands for it.
+    pub found: Vec<(SecretValue, Sentinel)>,
+}
+
+/// Why a file is not masked; it must not be shown then. The texts quote nothing of it; each begins with what the file is.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FileError {
+    /// `extract` is no regular expression.
+    #[error("its `extract` is no regular expression: {0}")]
+    Extract(String),
+    /// `extract` has no group.
+    #[error("its `extract` has no group to say what is secret; put parentheses around that part")]
+    NoGroup,
+    /// `extract` matches nothing.
+    #[error(
+        "its `extract` matches nothing in it, so all of it would be shown; correct `extract`, or deny the file"
+    )]
+    NoMatch,
+    /// In some match the group is not there.
+    #[error("its `extract` matches without its first group; let every alternative have the same one")]
+    Partly,
+    /// More different values than [`MOST`].
+    #[error("its `extract` finds more than 256 different secrets; make it narrower, or deny the file")]
+    TooMany,
+    /// Without `extract`, more than one line.
+    #[error("it has more than one line; name the secret in it with `extract`, or deny the file")]
+    Lines,
+    /// What was found is no value.
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    /// What was found has no sentinel.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+}
+
+/// The copy of the file `path_name` with this `content`. Each value is replaced wherever it stands, in every form that is
+/// known, and not only where it was found. No sentinel is part of one of `taken`, or the other way round.
+pub fn mask_file(
+    seed: &Seed,
+    path_name: &str,
+    content: &[u8],
+    spec: &FileMask,
+    taken: &[&Sentinel],
+) -> Result<MaskedFile, FileError> {
+    let mut found: Vec<(SecretValue, Sentinel)> = Vec::new();
+    for value in spec.values(content)? {
+        let taken: Vec<&Sentinel> = taken.iter().copied().chain(found.iter().map(|(_, one)| one)).collect();
+        let sentinel = match spec.decode {
+            Decode::Plain => sentinel(seed, path_name, &value, &taken)?,
+            Decode::Jwt => jwt(seed, path_name, &value, &spec.mask_claims, &taken)?,
+        };
+        found.push((value, sentinel));
+    }
+    let names = vec![path_name.to_owned(); found.len()];
+    let forms = found.iter().map(|(value, sentinel)| forms::all(value.expose(), sentinel.as_bytes()));
+    let table = Arc::new(Table::new(names, forms.collect()));
+    let mut stream = Stream::new(table, vec![What::Put; found.len()]);
+    let mut copy = Vec::with_capacity(content.len());
+    stream.push(content, &mut copy);
+    stream.finish(&mut copy);
+    Ok(MaskedFile { copy, found })
+}
+
+/// The last line of what the regex says, which names the fault; the others quote the expression.
+fn summary(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().last().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "npm_abcdefghijklmnopqrstuvwxyz0123456789";
+    const B: &str = "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+
+    fn masked(content: &str, extract: Option<&str>) -> Result<MaskedFile, FileError> {
+        let mask = FileMask::new(extract, Decode::Plain, Vec::new())?;
+        mask_file(&Seed::new([1; 32]), "/home/u/.npmrc", content.as_bytes(), &mask, &[])
+    }
+
+    #[test]
+    fn a_copy_differs_in_its_secrets_alone() {
+        let quoted = A.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+        let cases = [
+            (format!("{A}\n"), None, 1),
+            (A.to_owned(), None, 1),
+            (format!("{A}\r\n"), None, 1),
+            (format!("//a/:_authToken={A}\n//b/:_authToken={B}\n"), Some("_authToken=(.*)"), 2),
+            (format!("t={A}\nu={A}\n# was {A} or {quoted}\n"), Some("t=(.*)"), 1),
+            (format!("\u{e9}\ntoken: \"{B}\"\n"), Some("(?i)TOKEN: \"([^\"]+)\""), 1),
+        ];
+        for (content, extract, count) in cases {
+            let masked = masked(&content, extract).unwrap();
+            assert_eq!(masked.found.len(), count, "{content}");
+            let mut want = content.replace(&quoted, "");
+            for (value, sentinel) in &masked.found {
+                want = want.replace(std::str::from_utf8(value.expose()).unwrap(), sentinel.as_str());
+            }
+            let copy = String::from_utf8(masked.copy).unwrap();
+            assert_eq!(copy.len(), content.len());
+            assert!(!copy.contains(&quoted) && !copy.contains(A));
+            assert!(content.contains(&quoted) || copy == want, "{copy}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_masked_is_refused() {
+        let cases = [
+            (format!("{A}\n{B}\n"), None, FileError::Lines),
+            ("\n".to_owned(), None, FileError::Value(ValueError::Empty)),
+            (format!("x={A}"), Some("y=(.*)"), FileError::NoMatch),
+            (format!("x={A}"), Some("x=.*"), FileError::NoGroup),
+            (format!("x={A} y"), Some("x=(.*) |y"), FileError::Partly),
+            ("x=".to_owned(), Some("x=(.*)"), FileError::Value(ValueError::Empty)),
+            (format!("x={A}\n{B}"), Some("(?s)x=(.*)"), FileError::Value(ValueError::Lines)),
+            ("x=short".to_owned(), Some("x=(.*)"), FileError::Shape(ShapeError::TooFew(29))),
+            (format!("x={A}"), Some("x=("), FileError::Extract("unclosed group".to_owned())),
+        ];
+        for (content, extract, want) in cases {
+            assert_eq!(masked(&content, extract).unwrap_err(), want, "{content}");
+        }
+        let many: String = (0..300).map(|at| format!("{A}{at:04}\n")).collect();
+        assert_eq!(masked(&many, Some("(.+)")).unwrap_err(), FileError::TooMany);
+    }
+
+    #[test]
+    fn a_token_in_a_file_becomes_a_token() {
+        let token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+        let mask = FileMask::new(Some("\"access\":\"([^\"]+)\""), Decode::Jwt, vec!["sub".into()]).unwrap();
+        let content = format!("{{\"access\":\"{token}\"}}");
+        let masked = mask_file(&Seed::new([1; 32]), "/f", content.as_bytes(), &mask, &[]).unwrap();
+        let copy = String::from_utf8(masked.copy).unwrap();
+        assert!(
+            copy.starts_with("{\"access\":\"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOi")
+                && !copy.contains("eyJzdWIiOiJqYW5lIn0")
+        );
+        assert_eq!(copy.len(), content.len());
+    }
+}
