@@ -53,9 +53,9 @@ pub const MAX_CHUNK_LINE: usize = 4 * 1024;
 /// Bytes that one read takes from a socket. Shared by all connections of the thread, so that an idle one holds none.
 pub const READ_SIZE: usize = 64 * 1024;
 
-/// Bytes that one read takes of a body that is read: two records of TLS. Each connection on which a body moves holds twice
-/// as many.
-pub const INSPECT_READ: usize = 32 * 1024;
+/// Bytes of a body that is read, that are taken at once: four records of TLS. Each connection on which a body moves holds
+/// up to three times as many.
+pub const INSPECT_READ: usize = 64 * 1024;
 
 /// Connections at once whose traffic is read; further ones wait. TLS on both sides, and what HTTP/2 holds for receivers that
 /// stand still, cost a connection up to 2 MiB, an idle one some 60 KiB.

@@ -19,10 +19,10 @@ use crate::egress::reply::{Status, reply};
 use crate::egress::rewrite::{After, after_request, request_head, wants_websocket};
 use crate::egress::wire::{consume, is_idle};
 use crate::policy::http_rule::{HttpDecision, decide_http};
-use crate::secrets::{Channel, Stream};
+use crate::secrets::Channel;
 use crate::tls::roots::Offer;
 
-use self::carry::{fill, relay};
+use self::carry::{Search, fill, relay};
 use self::down::Down;
 use self::up::{Up, UploadError};
 use super::{Outside, Session, Unreachable, head};
@@ -50,7 +50,7 @@ struct Asked {
     framing: Framing,
     after: After,
     websocket: bool,
-    search: Option<Stream>,
+    search: Option<Search>,
 }
 
 /// What becomes of the client's connection.
@@ -264,7 +264,7 @@ fn understand(
         framing: forward.framing,
         after,
         websocket: wants_websocket(&request),
-        search: if encoded { None } else { outgoing.body() },
+        search: if encoded { None } else { outgoing.body().map(Search::new) },
     }))
 }
 
@@ -329,7 +329,7 @@ async fn websocket<C>(session: &Session, client: &mut Side<C>, side: &mut Side<O
 where
     C: AsyncRead + AsyncWrite + Unpin,
 {
-    let search = if session.bound { session.inspector.vault.scrub() } else { None };
+    let search = if session.bound { session.inspector.vault.scrub().map(Search::new) } else { None };
     let activity = &session.activity;
     let up =
         relay(&mut client.read, &mut client.ahead, &mut side.write, None, |count| activity.sent_up(count));

@@ -28,7 +28,7 @@ use crate::secrets::{Noted, Vault};
 use crate::tls::ca::{Alpn, SessionCa};
 use crate::tls::roots::{Offer, Roots, objection};
 
-use self::stream::Ahead;
+use self::stream::Wide;
 
 /// What it takes to read the traffic with a host.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ const COMPRESSED: &str =
     "its answer is compressed although that was not asked for, so that it cannot be searched for secrets";
 
 /// A connection to the host outside, verified.
-type Outside = Outer<Upstream>;
+type Outside = Outer<Wide<Upstream>>;
 
 /// One connection from the jail to a host whose traffic is read.
 struct Session {
@@ -99,7 +99,7 @@ impl Session {
     async fn open(self: &Arc<Self>, wire: Wire, upstream: Upstream) {
         let Wire { stream, ahead } = wire;
         let deadline = self.gate.deadlines.head;
-        let hello = LazyConfigAcceptor::new(Acceptor::default(), Ahead::new(ahead, stream));
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), Wide::new(ahead, stream));
         // It was read before: that it cannot be read now is a client that left.
         let Ok(Ok(start)) = timeout(deadline, hello).await else { return };
         let offer = Offer::of(start.client_hello().alpn().into_iter().flatten());
@@ -159,7 +159,7 @@ impl Session {
         };
         let connector = TlsConnector::from(self.inspector.roots.client(offer));
         let limit = self.gate.deadlines.connect;
-        match timeout(limit, connector.connect(name, upstream)).await {
+        match timeout(limit, connector.connect(name, Wide::new(Vec::new(), upstream))).await {
             Ok(Ok(outside)) => Ok(outside),
             Ok(Err(error)) => {
                 let why = objection(&error).unwrap_or_else(|| format!("TLS with it failed ({error})"));

@@ -1,4 +1,4 @@
-//! A connection whose first bytes were read already.
+//! A connection below TLS: what was read ahead comes first, and more is read at once than TLS asks for.
 
 use std::io;
 use std::pin::Pin;
@@ -6,41 +6,59 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Gives what was read ahead first.
-pub(super) struct Ahead<S> {
-    ahead: Vec<u8>,
+use crate::egress::limits::READ_SIZE;
+
+/// Reads wide. While there is nothing to read, no memory is held.
+pub(super) struct Wide<S> {
+    buffer: Vec<u8>,
     given: usize,
+    filled: usize,
     stream: S,
 }
 
-impl<S> Ahead<S> {
+impl<S> Wide<S> {
     /// `ahead` comes before what `stream` has.
     pub(super) fn new(ahead: Vec<u8>, stream: S) -> Self {
-        Self { ahead, given: 0, stream }
+        Self { given: 0, filled: ahead.len(), buffer: ahead, stream }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Ahead<S> {
+impl<S: AsyncRead + Unpin> Wide<S> {
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.buffer.len() < READ_SIZE {
+            self.buffer = vec![0; READ_SIZE];
+        }
+        let mut buffer = ReadBuf::new(&mut self.buffer);
+        let read = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
+        (self.given, self.filled) = (0, buffer.filled().len());
+        if read.is_pending() {
+            self.buffer = Vec::new();
+        }
+        read
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Wide<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.given < this.ahead.len() {
-            let count = buffer.remaining().min(this.ahead.len() - this.given);
-            buffer.put_slice(&this.ahead[this.given..this.given + count]);
-            this.given += count;
-            if this.given == this.ahead.len() {
-                (this.ahead, this.given) = (Vec::new(), 0);
+        if this.given == this.filled {
+            match this.poll_fill(context) {
+                Poll::Ready(Ok(())) => {}
+                other => return other,
             }
-            return Poll::Ready(Ok(()));
         }
-        Pin::new(&mut this.stream).poll_read(context, buffer)
+        let count = buffer.remaining().min(this.filled - this.given);
+        buffer.put_slice(&this.buffer[this.given..this.given + count]);
+        this.given += count;
+        Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Ahead<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Wide<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -12,7 +12,7 @@ pub(super) async fn relay<R: AsyncRead, W: AsyncWrite>(
     read: &mut ReadHalf<R>,
     ahead: &mut Vec<u8>,
     write: &mut WriteHalf<W>,
-    mut search: Option<Stream>,
+    mut search: Option<Search>,
     count: impl Fn(usize),
 ) -> Option<Noted> {
     loop {
@@ -32,6 +32,23 @@ pub(super) async fn relay<R: AsyncRead, W: AsyncWrite>(
     search.map(|search| search.noted().clone())
 }
 
+/// What a body is searched with, and the memory for what comes of it.
+pub(super) struct Search {
+    stream: Stream,
+    out: Vec<u8>,
+}
+
+impl Search {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream, out: Vec::new() }
+    }
+
+    /// What was found so far.
+    pub(super) fn noted(&self) -> &Noted {
+        self.stream.noted()
+    }
+}
+
 /// How a body's bytes are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -44,19 +61,19 @@ pub(super) async fn pass<W: AsyncWrite>(
     write: &mut WriteHalf<W>,
     ahead: &mut Vec<u8>,
     count: usize,
-    search: &mut Option<Stream>,
+    search: &mut Option<Search>,
     last: bool,
     shape: Shape,
 ) -> std::io::Result<()> {
     match search {
         None => put(write, &ahead[..count], shape).await?,
-        Some(search) => {
-            let mut out = Vec::with_capacity(count);
-            search.push(&ahead[..count], &mut out);
+        Some(Search { stream, out }) => {
+            out.clear();
+            stream.push(&ahead[..count], out);
             if last {
-                search.finish(&mut out);
+                stream.finish(out);
             }
-            put(write, &out, shape).await?;
+            put(write, out, shape).await?;
         }
     }
     if count == ahead.len() {
@@ -89,10 +106,10 @@ pub(super) async fn put<W: AsyncWrite>(
 }
 
 /// What `search` held back, at the end.
-pub(super) fn rest(search: &mut Option<Stream>) -> Vec<u8> {
+pub(super) fn rest(search: &mut Option<Search>) -> Vec<u8> {
     let mut out = Vec::new();
     if let Some(search) = search {
-        search.finish(&mut out);
+        search.stream.finish(&mut out);
     }
     out
 }
@@ -104,16 +121,23 @@ pub(super) async fn more<R: AsyncRead, W: AsyncWrite>(
     write: &mut WriteHalf<W>,
 ) -> bool {
     ahead.reserve(INSPECT_READ.saturating_sub(ahead.len()));
-    let reading = read_some(read, ahead);
-    tokio::pin!(reading);
-    tokio::select! {
-        biased;
-        got = &mut reading => return got,
-        () = std::future::ready(()) => {}
+    // All that is there at once, up to the bound: a record of TLS has 16 KiB, and each write is a system call.
+    let before = ahead.len();
+    while ahead.len() < INSPECT_READ {
+        tokio::select! {
+            biased;
+            got = read_some(read, ahead) => if !got {
+                return ahead.len() > before;
+            },
+            () = std::future::ready(()) => break,
+        }
+    }
+    if ahead.len() > before {
+        return true;
     }
     // A receiver that is gone shows in the next write.
     let _ = write.flush().await;
-    reading.await
+    read_some(read, ahead).await
 }
 
 /// Reads a little more of a head; false at the end.

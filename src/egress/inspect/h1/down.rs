@@ -13,10 +13,9 @@ use crate::egress::head::{HeadError, Response, Version, head_length};
 use crate::egress::limits::{HEAD_READ, MAX_HEAD, SMALL_HEAD};
 use crate::egress::rewrite::{After, Body, response_body, response_head};
 use crate::egress::wire::consume;
-use crate::secrets::Stream;
 
 use super::super::{COMPRESSED, Outside, Session, head};
-use super::carry::{Shape, fill, more, pass, put, rest};
+use super::carry::{Search, Shape, fill, more, pass, put, rest};
 use super::{Asked, Downloaded, Progress, Reuse};
 
 /// The way of an answer.
@@ -86,7 +85,7 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
     }
 
     /// What the body is searched with. A body that cannot be searched is not passed on.
-    fn search(&self, response: &Response<'_>, body: Body) -> Result<Option<Stream>, Failure> {
+    fn search(&self, response: &Response<'_>, body: Body) -> Result<Option<Search>, Failure> {
         if !self.session.bound || matches!(body, Body::None(_)) {
             return Ok(None);
         }
@@ -96,10 +95,10 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
         if response.fields.iter().any(encoded) {
             return Err(Failure::Origin(COMPRESSED.to_owned()));
         }
-        Ok(self.session.inspector.vault.scrub())
+        Ok(self.session.inspector.vault.scrub().map(Search::new))
     }
 
-    async fn body(&mut self, found: Body, shown: Body, mut search: Option<Stream>) -> Result<(), Failure> {
+    async fn body(&mut self, found: Body, shown: Body, mut search: Option<Search>) -> Result<(), Failure> {
         let shape = if shown == Body::Chunked { Shape::Chunked } else { Shape::Plain };
         match found {
             Body::None(_) => {}
@@ -122,7 +121,7 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
         Ok(())
     }
 
-    async fn length(&mut self, mut left: u64, search: &mut Option<Stream>) -> Result<(), Failure> {
+    async fn length(&mut self, mut left: u64, search: &mut Option<Search>) -> Result<(), Failure> {
         while left > 0 {
             if self.ahead.is_empty() && !more(self.read, self.ahead, self.write).await {
                 return Err(Failure::Cut);
@@ -134,7 +133,7 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
         Ok(())
     }
 
-    async fn chunks(&mut self, search: &mut Option<Stream>, shape: Shape) -> Result<(), Failure> {
+    async fn chunks(&mut self, search: &mut Option<Search>, shape: Shape) -> Result<(), Failure> {
         let mut reader = ChunkReader::default();
         loop {
             let (used, piece) = reader.next(self.ahead).map_err(|_| Failure::Cut)?;
@@ -164,7 +163,7 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
     async fn data(
         &mut self,
         count: usize,
-        search: &mut Option<Stream>,
+        search: &mut Option<Search>,
         last: bool,
         shape: Shape,
     ) -> Result<(), Failure> {

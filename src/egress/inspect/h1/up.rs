@@ -8,11 +8,10 @@ use crate::egress::chunk::{BODY_END, ChunkError, ChunkReader, Piece};
 use crate::egress::head::Framing;
 use crate::egress::limits::{HEAD_READ, SMALL_HEAD};
 use crate::egress::wire::consume;
-use crate::secrets::Stream;
 
 use super::super::{Outside, Session};
 use super::Progress;
-use super::carry::{Shape, fill, more, pass, put, rest};
+use super::carry::{Search, Shape, fill, more, pass, put, rest};
 
 /// Why not all of a request was sent.
 pub(super) enum UploadError {
@@ -27,7 +26,7 @@ pub(super) struct Up<'e, C> {
     pub(super) read: &'e mut ReadHalf<C>,
     pub(super) ahead: &'e mut Vec<u8>,
     pub(super) write: &'e mut WriteHalf<Outside>,
-    pub(super) search: Option<Stream>,
+    pub(super) search: Option<Search>,
     pub(super) progress: &'e Progress,
 }
 
