@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test reports a broken assumption by a panic")]
 
 mod common;
+#[path = "cli/secrets.rs"]
+mod secrets;
 
 use common::{DEADLINE, Feature, SYSTEM_PATH, TestEnv, missing, output_of};
 
@@ -22,6 +24,13 @@ const WRONG: &[(&str, &[&str], &str)] = &[
     ("no command after the dashes", &["--"], "command"),
     ("a bad host pattern", &["--allow-host", "*.com", "--", "true"], "*.com"),
     ("a bad limit", &["--limit", "memory=lots", "--", "true"], "lots"),
+    ("a secret without a host", &["--secret", "KEY", "--", "true"], "NAME=HOST"),
+    ("a secret for every host", &["--secret", "KEY=*", "--", "true"], "not to every one"),
+    ("a secret over plain HTTP", &["--secret", "KEY=a.test:80", "--", "true"], "ports 22 and 80"),
+    ("a secret for any bytes", &["--secret", "KEY=a.test/tcp", "--", "true"], "/tcp"),
+    ("a secret that is the home", &["--secret", "HOME=a.test", "--", "true"], "HOME is the jail's own"),
+    ("a glob of secret files", &["--secret-file", "/a/*=a.test", "--", "true"], "not a glob"),
+    ("a file of values without a name", &["--env-file", "", "--", "true"], "--env-file"),
     ("a bad address to dial", &["--resolve", "example.com=nowhere", "--", "true"], "nowhere"),
 ];
 
@@ -31,6 +40,13 @@ const WRONG_CONFIG: &[(&str, &str, &str)] = &[
     ("an unknown key in a table", "[network]\nalow = [\"example.com\"]\n", "config.toml:2:1"),
     ("a wrong type", "[network]\nallow = 7\n", "config.toml:2:9"),
     ("a duplicate", "profile = \"strict\"\nprofile = \"strict\"\n", "config.toml:2:1"),
+    ("an unknown key of a secret", "[secrets]\nA = { host = [\"a.test\"] }\n", "config.toml:2:7"),
+    ("a secret without a table", "[secrets]\nA = \"a.test\"\n", "config.toml:2:5"),
+    (
+        "an HTTP rule that is none",
+        "[[network.http]]\nhost = \"a.test\"\ndeny = [\"get /\"]\n",
+        "config.toml:3:9",
+    ),
     ("no TOML at all", "{\"profile\": \"strict\"}\n", "config.toml:1:"),
 ];
 

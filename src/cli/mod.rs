@@ -210,6 +210,13 @@ mod tests {
             "kvm",
             "--socket",
             "/s",
+            "--secret",
+            "KEY=a.test,b.test",
+            "--secret",
+            "TOKEN=c.test",
+            "--secret-file",
+            "/f=a.test",
+            "--env-file=/e",
             "--env",
             "A=b",
             "--env",
@@ -231,6 +238,11 @@ mod tests {
         assert_eq!(run.options.network, Some(NetworkMode::Off));
         assert_eq!(run.options.profile, Some(Profile::ReadOnly));
         assert_eq!(run.options.limit, ["pids=5", "time=1h"]);
+        assert_eq!(run.options.secret, ["KEY=a.test,b.test", "TOKEN=c.test"]);
+        assert_eq!(
+            (run.options.secret_file, run.options.env_file),
+            (vec!["/f=a.test".into()], vec!["/e".into()])
+        );
         assert_eq!(run.options.env, ["A=b", "C"]);
         assert_eq!(run.options.grant, [Thing::Docker, Thing::SshAgent, Thing::Kvm]);
         assert_eq!(run.options.socket, ["/s"]);
@@ -318,8 +330,8 @@ mod tests {
                 "--state cannot be `share`; it takes one of jail, shared, none; did you mean `shared`?",
             ),
             (
-                &["--secret", "KEY=a.test", "x"],
-                "--secret is not supported by this version; ignoring it would silently not hold; leave it out",
+                &["--selftest", "x"],
+                "--selftest is not supported by this version; ignoring it would silently not hold; leave it out",
             ),
             (&["--network"], "--network <MODE> needs a value; `ai-jail --help` shows its form"),
             (

@@ -89,7 +89,7 @@ fn close(typed: &str, near: &str) -> bool {
 }
 
 /// Options that are documented for later versions.
-const LATER_FLAGS: &[&str] = &["--env-file", "--secret", "--secret-file", "--selftest"];
+const LATER_FLAGS: &[&str] = &["--selftest"];
 
 fn text(error: &clap::Error, kind: ContextKind) -> String {
     let text = match error.get(kind) {

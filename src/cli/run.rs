@@ -129,6 +129,17 @@ pub struct RunOptions {
     #[arg(long, value_name = "PATH", action = ArgAction::Append, help_heading = "Things of this machine",
           value_hint = ValueHint::AnyPath)]
     pub socket: Vec<OsString>,
+    /// Give the jail a fake of a variable; the real value is put in outside, only on the way to these hosts.
+    #[arg(long, value_name = "NAME=HOST[,HOST...]", action = ArgAction::Append, help_heading = "Secrets")]
+    pub secret: Vec<String>,
+    /// The same for a file that is, or holds, a secret.
+    #[arg(long, value_name = "PATH=HOST[,HOST...]", action = ArgAction::Append, help_heading = "Secrets",
+          value_hint = ValueHint::AnyPath)]
+    pub secret_file: Vec<OsString>,
+    /// Read values of secrets from a file of NAME=VALUE lines that only you can read.
+    #[arg(long, value_name = "PATH", action = ArgAction::Append, help_heading = "Secrets",
+          value_hint = ValueHint::FilePath)]
+    pub env_file: Vec<OsString>,
     /// Set a variable, or pass on the one that is set here.
     #[arg(long, value_name = "NAME[=VALUE]", action = ArgAction::Append, help_heading = "Variables")]
     pub env: Vec<OsString>,

@@ -1,16 +1,21 @@
 //! The layers that are no files: options of the command line and a few variables. Pure.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::schema::Tables;
+use super::secret_values;
+use super::secrets::{FileEntry, SecretEntry};
 use super::settings::{EnvValue, GrantSpec, HomeMode, Limits, NetworkMode, Profile, StateMode};
 use super::values::{self, Base, GrantPath};
 use super::words::{Problem, Word, nearest};
 use crate::cli::RunOptions;
 use crate::error::{Error, Kind, Result};
+use crate::policy::bindings::SecretMode;
 use crate::policy::glob::Glob;
+use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::{Layer, Origin, Sourced};
 use crate::sanitize::escape;
 
@@ -90,6 +95,8 @@ pub fn tables(options: &RunOptions, cwd: &Path, home: &Path, warnings: &mut Vec<
         allow_private: list("--allow-private", &options.allow_private, values::host)?,
         forward: list("--forward", &options.forward, values::forward_port)?,
         publish: list("--publish", &options.publish, values::publish_port)?,
+        secret_files: secret_files(&options.secret_file, base)?,
+        env_files: env_files(&options.env_file, base)?,
         limits: limits(&options.limit)?,
         summary: options.no_summary.then(|| flag("--no-summary", false)),
         ..Tables::default()
@@ -97,6 +104,13 @@ pub fn tables(options: &RunOptions, cwd: &Path, home: &Path, warnings: &mut Vec<
     for raw in &options.env {
         let (name, value) = variable(raw)?;
         tables.env.insert(name, flag("--env", value));
+    }
+    for raw in &options.secret {
+        let (name, hosts) = secret(raw)?;
+        let new = || SecretEntry::new(Origin::flag("--secret"));
+        let entry = tables.secrets.entry(name).or_insert_with(new);
+        entry.mode = Some(SecretMode::Mask);
+        entry.hosts.get_or_insert_default().extend(hosts);
     }
     for text in &options.resolve {
         let (host, target) = text
@@ -166,6 +180,37 @@ fn grants(
         grants.push(flag(name, GrantSpec { source, dest }));
     }
     Ok(grants)
+}
+
+fn secret(raw: &str) -> Result<(String, Vec<HostPattern>)> {
+    let bad = |problem| usage("--secret", raw, problem);
+    let (name, hosts) = secret_values::bound(OsStr::new(raw)).map_err(bad)?;
+    // Of text both halves are text.
+    let name = name.to_string_lossy().into_owned();
+    values::env_name(&name).map_err(bad)?;
+    Ok((name, hosts))
+}
+
+fn secret_files(raw: &[OsString], base: Base<'_>) -> Result<BTreeMap<PathBuf, FileEntry>> {
+    let mut files = BTreeMap::new();
+    for text in raw {
+        let bad = |problem| usage("--secret-file", text, problem);
+        let (path, hosts) = secret_values::bound(text).map_err(bad)?;
+        let path = secret_values::secret_path(path, base).map_err(bad)?;
+        let entry = files.entry(path).or_insert_with(|| FileEntry::new(Origin::flag("--secret-file")));
+        entry.mode = Some(SecretMode::Mask);
+        entry.hosts.get_or_insert_default().extend(hosts);
+    }
+    Ok(files)
+}
+
+fn env_files(raw: &[OsString], base: Base<'_>) -> Result<Vec<Sourced<PathBuf>>> {
+    let read = |raw: &OsString| {
+        let path =
+            secret_values::secret_path(raw, base).map_err(|problem| usage("--env-file", raw, problem))?;
+        Ok(flag("--env-file", path))
+    };
+    raw.iter().map(read).collect()
 }
 
 fn sockets(raw: &[OsString], base: Base<'_>) -> Result<Vec<Sourced<PathBuf>>> {
@@ -318,6 +363,25 @@ mod tests {
     }
 
     #[test]
+    fn secrets_of_one_name_are_one_with_all_hosts() {
+        let (tables, _) = read(|options| {
+            options.secret = vec!["A=a.test,.b.test:8443".into(), "B=b.test".into(), "A=c.test".into()];
+            options.secret_file = vec!["~/f=x.test".into(), "g=h=x.test".into()];
+            options.env_file = vec![".env".into()];
+        })
+        .unwrap();
+        let hosts = |name: &str| {
+            let entry = &tables.secrets[name];
+            assert_eq!((entry.mode, &entry.origin), (Some(SecretMode::Mask), &Origin::flag("--secret")));
+            entry.hosts.iter().flatten().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!((hosts("A").as_str(), hosts("B").as_str()), ("a.test .b.test:8443 c.test", "b.test"));
+        let files: Vec<_> = tables.secret_files.keys().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(files, ["/home/me/f", "/work/p/g=h"]);
+        assert_eq!(tables.env_files, [flag("--env-file", PathBuf::from("/work/p/.env"))]);
+    }
+
+    #[test]
     fn a_bad_value_names_its_option() {
         let none = RunOptions::default;
         let cases = [
@@ -345,6 +409,27 @@ mod tests {
             (
                 RunOptions { resolve: vec!["h".into()], ..none() },
                 "--resolve cannot be `h`; it takes HOST=ADDR or HOST=ADDR:PORT",
+            ),
+            (
+                RunOptions { secret: vec!["KEY".into()], ..none() },
+                "--secret cannot be `KEY`; it takes NAME=HOST, or NAME=HOST,HOST,...",
+            ),
+            (
+                RunOptions { secret: vec!["KEY=*".into()], ..none() },
+                "--secret cannot be `KEY=*`; a secret belongs to some hosts, not to every one; name them, for example \
+                 api.example.com",
+            ),
+            (
+                RunOptions { secret: vec!["HOME=a.test".into()], ..none() },
+                "--secret cannot be `HOME=a.test`; HOME is the jail's own; --home and --state say what is in it",
+            ),
+            (
+                RunOptions { secret_file: vec!["/a/*=a.test".into()], ..none() },
+                "--secret-file cannot be `/a/*=a.test`; it is one file, not a glob; name a file in /a",
+            ),
+            (
+                RunOptions { env_file: vec!["".into()], ..none() },
+                "--env-file cannot be ``; the path is empty",
             ),
             (
                 RunOptions { limit: vec!["memry=1G".into()], ..none() },

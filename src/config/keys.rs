@@ -1,5 +1,5 @@
-//! The keys of a configuration file, as data: which exist, which are documented but not in this version, and what
-//! a project that is not trusted may do with them.
+//! The keys of a configuration file, as data: which exist, which tables are documented but not in this version, and
+//! what a project that is not trusted may do with them.
 
 /// One key.
 #[derive(Debug, Clone, Copy)]
@@ -8,17 +8,8 @@ pub struct Key {
     pub table: &'static str,
     /// Its name in the table.
     pub name: &'static str,
-    /// What becomes of it.
-    pub status: Status,
-}
-
-/// Whether a key can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    /// It can.
-    Here(FromProject),
-    /// It is documented for a later version: refused, because ignoring it would silently not hold.
-    Later,
+    /// What a project may do with it.
+    pub project: FromProject,
 }
 
 /// What the file of a project that is not trusted may do with a key.
@@ -33,7 +24,6 @@ pub enum FromProject {
 }
 
 use FromProject::{Loosens, Never, Tightens};
-use Status::{Here, Later};
 
 /// Every table that exists or is documented.
 pub const TABLES: &[(&str, Availability)] = &[
@@ -46,7 +36,7 @@ pub const TABLES: &[(&str, Availability)] = &[
     ("terminal", Availability::Here),
     ("log", Availability::Here),
     ("agents", Availability::Here),
-    ("secrets", Availability::Later),
+    ("secrets", Availability::Here),
     ("profiles", Availability::Later),
     ("managed", Availability::Later),
 ];
@@ -60,65 +50,67 @@ pub enum Availability {
     Later,
 }
 
-/// Every key that exists or is documented.
+/// Every key.
 pub const KEYS: &[Key] = &[
-    key("", "profile", Here(Tightens)),
-    key("", "weaker_nested", Here(Never)),
-    key("filesystem", "read_only", Here(Loosens)),
-    key("filesystem", "read_write", Here(Loosens)),
-    key("filesystem", "protect", Here(Never)),
-    key("filesystem", "deny", Here(Tightens)),
-    key("filesystem", "mask", Here(Tightens)),
-    key("filesystem", "unmask", Here(Loosens)),
-    key("home", "mode", Here(Tightens)),
-    key("home", "state", Here(Tightens)),
-    key("home", "toolchains", Here(Tightens)),
-    key("home", "caches", Here(Tightens)),
-    key("environment", "inherit", Here(Tightens)),
-    key("environment", "ignore_default_excludes", Here(Tightens)),
-    key("environment", "exclude", Here(Tightens)),
-    key("environment", "include_only", Here(Tightens)),
-    key("environment", "set", Here(Loosens)),
-    key("environment", "pass", Here(Never)),
-    key("network", "mode", Here(Tightens)),
-    key("network", "allow", Here(Loosens)),
-    key("network", "deny", Here(Tightens)),
-    key("network", "allow_private", Here(Never)),
-    key("network", "resolve", Here(Never)),
-    key("network", "agent_hosts", Here(Tightens)),
-    key("network", "toolchain_hosts", Here(Tightens)),
-    key("network", "inspect", Later),
-    key("network", "ech", Later),
-    key("network", "forward", Here(Never)),
-    key("network", "publish", Here(Never)),
-    key("network", "upstream_proxy", Here(Never)),
-    key("network", "http", Later),
-    key("limits", "memory", Here(Tightens)),
-    key("limits", "pids", Here(Tightens)),
-    key("limits", "cpu", Here(Tightens)),
-    key("limits", "files", Here(Tightens)),
-    key("limits", "time", Here(Tightens)),
-    key("grants", "ssh_agent", Here(Never)),
-    key("grants", "docker", Here(Never)),
-    key("grants", "dbus", Here(Never)),
-    key("grants", "wayland", Here(Never)),
-    key("grants", "x11", Here(Never)),
-    key("grants", "audio", Here(Never)),
-    key("grants", "gpu", Here(Never)),
-    key("grants", "kvm", Here(Never)),
-    key("grants", "sockets", Here(Never)),
-    key("terminal", "filter", Here(Never)),
-    key("terminal", "title", Here(Tightens)),
-    key("terminal", "hyperlinks", Here(Tightens)),
-    key("terminal", "colours", Here(Tightens)),
-    key("terminal", "progress", Here(Tightens)),
-    key("terminal", "shell_marks", Here(Tightens)),
-    key("terminal", "notifications", Here(Tightens)),
-    key("terminal", "images", Here(Tightens)),
-    key("terminal", "cwd", Here(Tightens)),
-    key("terminal", "clipboard_write", Here(Never)),
-    key("log", "required", Here(Tightens)),
-    key("log", "summary", Here(Tightens)),
+    key("", "profile", Tightens),
+    key("", "weaker_nested", Never),
+    key("filesystem", "read_only", Loosens),
+    key("filesystem", "read_write", Loosens),
+    key("filesystem", "protect", Never),
+    key("filesystem", "deny", Tightens),
+    key("filesystem", "mask", Tightens),
+    key("filesystem", "unmask", Loosens),
+    key("home", "mode", Tightens),
+    key("home", "state", Tightens),
+    key("home", "toolchains", Tightens),
+    key("home", "caches", Tightens),
+    key("environment", "inherit", Tightens),
+    key("environment", "ignore_default_excludes", Tightens),
+    key("environment", "exclude", Tightens),
+    key("environment", "include_only", Tightens),
+    key("environment", "set", Loosens),
+    key("environment", "pass", Never),
+    key("network", "mode", Tightens),
+    key("network", "allow", Loosens),
+    key("network", "deny", Tightens),
+    key("network", "allow_private", Never),
+    key("network", "resolve", Never),
+    key("network", "agent_hosts", Tightens),
+    key("network", "toolchain_hosts", Tightens),
+    key("network", "inspect", Never),
+    key("network", "ech", Tightens),
+    key("network", "forward", Never),
+    key("network", "publish", Never),
+    key("network", "upstream_proxy", Never),
+    key("network", "http", Tightens),
+    // Every other name of the table is that of a variable.
+    key("secrets", "files", Never),
+    key("limits", "memory", Tightens),
+    key("limits", "pids", Tightens),
+    key("limits", "cpu", Tightens),
+    key("limits", "files", Tightens),
+    key("limits", "time", Tightens),
+    key("grants", "ssh_agent", Never),
+    key("grants", "docker", Never),
+    key("grants", "dbus", Never),
+    key("grants", "wayland", Never),
+    key("grants", "x11", Never),
+    key("grants", "audio", Never),
+    key("grants", "gpu", Never),
+    key("grants", "kvm", Never),
+    key("grants", "sockets", Never),
+    key("terminal", "filter", Never),
+    key("terminal", "title", Tightens),
+    key("terminal", "hyperlinks", Tightens),
+    key("terminal", "colours", Tightens),
+    key("terminal", "progress", Tightens),
+    key("terminal", "shell_marks", Tightens),
+    key("terminal", "notifications", Tightens),
+    key("terminal", "images", Tightens),
+    key("terminal", "cwd", Tightens),
+    key("terminal", "clipboard_write", Never),
+    key("log", "required", Tightens),
+    key("log", "summary", Tightens),
 ];
 
 /// The keys of `table`, in the order of the documentation.
@@ -126,8 +118,8 @@ pub fn keys_of(table: &str) -> impl Iterator<Item = &'static Key> {
     KEYS.iter().filter(move |key| key.table == table)
 }
 
-const fn key(table: &'static str, name: &'static str, status: Status) -> Key {
-    Key { table, name, status }
+const fn key(table: &'static str, name: &'static str, project: FromProject) -> Key {
+    Key { table, name, project }
 }
 
 #[cfg(test)]

@@ -11,9 +11,10 @@ use super::layers::Files;
 use super::narrow::{Ignored, stricter, tighten};
 use super::profiles::{HostsFrom, ProfileDefaults};
 use super::schema::{File, Tables};
+use super::secrets;
 use super::settings::{
-    CacheMode, HomeMode, Inherit, Limits, NetworkMode, Profile, Protect, Settings, TerminalFilter,
-    TerminalSettings, Thing,
+    CacheMode, Ech, HomeMode, Inherit, Inspect, Limits, NetworkMode, Profile, Protect, Settings,
+    TerminalFilter, TerminalSettings, Thing,
 };
 use super::words::Word as _;
 use crate::cli::RunOptions;
@@ -170,6 +171,12 @@ fn from_profile(profile: Sourced<Profile>, defaults: &ProfileDefaults) -> Settin
         forward: Vec::new(),
         publish: Vec::new(),
         resolve: Default::default(),
+        http: Vec::new(),
+        inspect: Sourced::new(Inspect::Needed, always()),
+        ech: Sourced::new(Ech::Refuse, always()),
+        secrets: Default::default(),
+        secret_files: Default::default(),
+        env_files: Vec::new(),
         agent_hosts: Sourced::new(defaults.agent_hosts, origin.clone()),
         toolchain_hosts: Sourced::new(defaults.toolchain_hosts, origin),
         limits: Limits::default(),
@@ -235,6 +242,12 @@ fn apply(settings: &mut Settings, tables: &Tables, hosts: HostsFrom, outside: &m
     settings.allow_private.extend(tables.allow_private.iter().cloned());
     settings.resolve.extend(tables.resolve.clone());
     set(&mut settings.upstream, &tables.upstream);
+    settings.http.extend(tables.http.iter().cloned());
+    set(&mut settings.inspect, &tables.inspect);
+    set(&mut settings.ech, &tables.ech);
+    secrets::join(&mut settings.secrets, &tables.secrets);
+    secrets::join_files(&mut settings.secret_files, &tables.secret_files);
+    settings.env_files.extend(tables.env_files.iter().cloned());
     set(&mut settings.agent_hosts, &tables.agent_hosts);
     set(&mut settings.toolchain_hosts, &tables.toolchain_hosts);
     set_limit(&mut settings.limits.memory, &tables.limits.memory);

@@ -10,6 +10,8 @@ mod narrow;
 pub mod profiles;
 mod reader;
 pub mod schema;
+pub mod secret_values;
+pub mod secrets;
 pub mod settings;
 pub mod values;
 pub mod words;

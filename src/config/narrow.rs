@@ -1,12 +1,14 @@
 //! Taking a layer in that may only tighten: a project's file, and the user's own under `lockdown`. Pure.
 
+use std::cmp::Reverse;
 use std::fmt;
 
-use super::keys::{FromProject, KEYS, Status};
+use super::keys::{FromProject, KEYS};
 use super::merge;
 use super::schema::Tables;
 use super::settings::{Limits, Settings};
-use crate::policy::origin::{Origin, Sourced};
+use crate::policy::bindings::SecretMode;
+use crate::policy::origin::{Layer, Origin, Sourced};
 
 /// What a layer asked for and may not have.
 #[derive(Debug, Default)]
@@ -64,6 +66,18 @@ pub(super) fn tighten(settings: &mut Settings, tables: &Tables, ignored: &mut Ig
     for port in tables.forward.iter().chain(&tables.publish) {
         ignored.push(&port.origin);
     }
+    tighten_secrets(settings, tables, ignored);
+    settings.http.extend(tables.http.iter().cloned());
+    stricter(&mut settings.ech, &tables.ech, |ech| *ech, ignored);
+    match &tables.inspect {
+        // Of a project never, although it is the strict value.
+        Some(inspect) if inspect.origin.layer == Layer::Project => {
+            if inspect.value != settings.inspect.value {
+                ignored.push(&inspect.origin);
+            }
+        }
+        offer => stricter(&mut settings.inspect, offer, |inspect| Reverse(*inspect), ignored),
+    }
     for target in tables.resolve.values() {
         ignored.push(&target.origin);
     }
@@ -107,6 +121,25 @@ pub(super) fn tighten(settings: &mut Settings, tables: &Tables, ignored: &mut Ig
     lower_limits(&mut settings.limits, &tables.limits, ignored);
 }
 
+/// The user's own `mode = "deny"` makes it stricter; a fake that works somewhere does not, and a project has no say at all.
+fn tighten_secrets(settings: &mut Settings, tables: &Tables, ignored: &mut Ignored) {
+    let strict = |mode, origin: &Origin| mode == Some(SecretMode::Deny) && origin.layer != Layer::Project;
+    for (name, entry) in &tables.secrets {
+        if strict(entry.mode, &entry.origin) {
+            settings.secrets.insert(name.clone(), entry.clone());
+        } else {
+            ignored.push(&entry.origin);
+        }
+    }
+    for (path, entry) in &tables.secret_files {
+        if strict(entry.mode, &entry.origin) {
+            settings.secret_files.insert(path.clone(), entry.clone());
+        } else {
+            ignored.push(&entry.origin);
+        }
+    }
+}
+
 /// Replaces `slot` by a stricter `offer`; of two values the one of lower `rank` is stricter.
 pub(super) fn stricter<T: Clone, R: Ord>(
     slot: &mut Sourced<T>,
@@ -139,8 +172,10 @@ fn lower<T: Copy + Ord>(slot: &mut Option<Sourced<T>>, offer: &Option<Sourced<T>
 
 fn never_from_project(dotted: &str) -> bool {
     let (table, name) = dotted.split_once('.').unwrap_or(("", dotted));
-    KEYS.iter()
-        .any(|key| key.table == table && key.name == name && key.status == Status::Here(FromProject::Never))
+    if table == "secrets" {
+        return true;
+    }
+    KEYS.iter().any(|key| key.table == table && key.name == name && key.project == FromProject::Never)
 }
 
 fn listed(origins: &[&Origin]) -> Option<String> {

@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::cite::Source;
-use super::keys::{Availability, KEYS, Status, TABLES, keys_of};
+use super::keys::{Availability, KEYS, TABLES, keys_of};
 use super::words::{Problem, Word, nearest};
 use crate::error::{Error, Result};
 use crate::policy::origin::Sourced;
@@ -67,7 +67,7 @@ impl<'a> Value<'a> {
         };
         match parsed {
             Ok(value) => Ok(self.sourced(value)),
-            Err(problem) => Err(self.source.error(span, &format!("{} is no good", self.named()), problem)),
+            Err(problem) => Err(self.problem(span, problem)),
         }
     }
 
@@ -132,14 +132,16 @@ impl<'a> Value<'a> {
         Sourced::new(value, self.source.origin(self.key, self.value.span().start))
     }
 
-    fn text(self, wanted: &str) -> Result<Text<'a>> {
+    /// A string.
+    pub fn text(self, wanted: &str) -> Result<Text<'a>> {
         match self.value.get_ref() {
             DeValue::String(text) => Ok(Text { text, span: self.value.span() }),
             _ => Err(self.wrong_type(wanted)),
         }
     }
 
-    fn wrong_type(self, wanted: &str) -> Error {
+    /// The error for a value of another type than `wanted`.
+    pub fn wrong_type(self, wanted: &str) -> Error {
         let found = match self.value.get_ref() {
             DeValue::String(_) => "a string",
             DeValue::Integer(_) => "a whole number",
@@ -153,22 +155,26 @@ impl<'a> Value<'a> {
         self.source.error(self.value.span(), &what, Problem::new(format!("it takes {wanted}, not {found}")))
     }
 
+    /// An error about a part of this value.
+    pub fn problem(self, span: Range<usize>, problem: Problem) -> Error {
+        self.source.error(span, &format!("{} is no good", self.named()), problem)
+    }
+
     fn named(self) -> String {
         format!("`{}`", escape(self.key))
     }
 }
 
-/// The error for a key that `table` (empty for the top level) does not have, or does not have yet.
+/// The error for a key that `table` (empty for the top level) does not have, or a table that is not there yet.
 pub(super) fn refused_key(source: Source<'_>, table: &str, name: &str, span: Range<usize>) -> Error {
     let shown = if table.is_empty() { escape(name).to_string() } else { format!("{table}.{}", escape(name)) };
-    let later_key = keys_of(table).any(|key| key.name == name && key.status == Status::Later);
-    let later_table = table.is_empty()
+    let later = table.is_empty()
         && TABLES.iter().any(|(table, status)| *table == name && *status == Availability::Later);
-    if later_key || later_table {
+    if later {
         let problem = Problem::new("ignoring it would silently not hold").hint("remove it");
         return source.error(span, &format!("`{shown}` is not supported by this version"), problem);
     }
-    let here = keys_of(table).filter(|key| key.status != Status::Later).map(|key| key.name);
+    let here = keys_of(table).map(|key| key.name);
     let tables = TABLES.iter().filter(|(_, status)| table.is_empty() && *status == Availability::Here);
     let names: Vec<&str> = here.chain(tables.map(|(name, _)| *name)).collect();
     let problem = match nearest(name, names.iter().copied()) {
@@ -179,6 +185,24 @@ pub(super) fn refused_key(source: Source<'_>, table: &str, name: &str, span: Ran
         },
     };
     source.error(span, &format!("unknown key `{shown}`"), problem)
+}
+
+/// The error for a key of a table that is a value, `table` (dotted), whose keys are `known`.
+pub(super) fn unknown_field(
+    source: Source<'_>,
+    table: &str,
+    key: &Spanned<DeString<'_>>,
+    known: &[&str],
+) -> Error {
+    let problem = match nearest(key.get_ref(), known.iter().copied()) {
+        Some(near) => Problem::new("").hint(format!("did you mean `{near}`?")),
+        None => Problem::new(format!("it has {}", known.join(", "))),
+    };
+    source.error(
+        key.span(),
+        &format!("unknown key `{}.{}`", escape(table), escape(key.get_ref().as_ref())),
+        problem,
+    )
 }
 
 /// The tables that a command can have of its own: all of the top level's but `agents` itself.
@@ -217,9 +241,7 @@ pub(super) fn refused_agent_key(source: Source<'_>, agent: &str, name: &str, spa
 
 /// Another table that has a key of this name.
 fn elsewhere(table: &str, name: &str) -> Option<String> {
-    KEYS.iter()
-        .find(|key| key.name == name && key.table != table && key.status != Status::Later)
-        .map(|key| place_name(key.table))
+    KEYS.iter().find(|key| key.name == name && key.table != table).map(|key| place_name(key.table))
 }
 
 fn place_name(table: &str) -> String {

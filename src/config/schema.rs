@@ -9,15 +9,17 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::cite::Source;
 use super::reader::{Entry, Text, Value, entries, is_agent_table, refused_agent_key, refused_key};
+use super::secrets::{self, FileEntry, SecretEntry};
 use super::settings::{
-    CacheMode, EnvValue, GrantSpec, HomeMode, Inherit, Limits, NetworkMode, Profile, Protect, ResolveTarget,
-    StateMode, TerminalFilter, Thing,
+    CacheMode, Ech, EnvValue, GrantSpec, HomeMode, Inherit, Inspect, Limits, NetworkMode, Profile, Protect,
+    ResolveTarget, StateMode, TerminalFilter, Thing,
 };
 use super::values::{self, Base, GrantPath};
 use super::words::{Problem, Word as _};
 use crate::error::Result;
 use crate::policy::glob::Glob;
 use crate::policy::host_rule::HostPattern;
+use crate::policy::http_rule::HttpRules;
 use crate::policy::origin::{Layer, Sourced};
 use crate::policy::upstream::UpstreamChoice;
 use crate::sanitize::escape;
@@ -76,6 +78,18 @@ pub struct Tables {
     pub publish: Vec<Sourced<u16>>,
     /// `network.resolve`, by canonical host.
     pub resolve: BTreeMap<String, Sourced<ResolveTarget>>,
+    /// `[[network.http]]`.
+    pub http: Vec<Sourced<HttpRules>>,
+    /// `network.inspect`.
+    pub inspect: Option<Sourced<Inspect>>,
+    /// `network.ech`.
+    pub ech: Option<Sourced<Ech>>,
+    /// `[secrets]`, by variable.
+    pub secrets: BTreeMap<String, SecretEntry>,
+    /// `[[secrets.files]]`, by path.
+    pub secret_files: BTreeMap<PathBuf, FileEntry>,
+    /// `--env-file`.
+    pub env_files: Vec<Sourced<PathBuf>>,
     /// `network.agent_hosts`.
     pub agent_hosts: Option<Sourced<bool>>,
     /// `network.toolchain_hosts`.
@@ -202,7 +216,7 @@ impl Walk<'_> {
             "environment.include_only" => tables.env_include_only = value.list(name_pattern)?,
             "environment.set" => {
                 for (name, text) in value.pairs()? {
-                    value.check(&text, no_nul(text.text))?;
+                    value.check(&text, values::no_nul(text.text))?;
                     self.variable(tables, value, &name, EnvValue::Set(text.text.to_owned()))?;
                 }
             }
@@ -233,6 +247,10 @@ impl Walk<'_> {
             }
             "network.forward" => tables.forward = value.numbers("a list of ports", values::forward_port)?,
             "network.publish" => tables.publish = value.numbers("a list of ports", values::publish_port)?,
+            "network.http" => tables.http = secrets::http(value)?,
+            "network.inspect" => tables.inspect = Some(value.word()?),
+            "network.ech" => tables.ech = Some(value.word()?),
+            "secrets.files" => tables.secret_files = secrets::files(value, self.base)?,
             "network.agent_hosts" => tables.agent_hosts = Some(value.bool()?),
             "network.toolchain_hosts" => tables.toolchain_hosts = Some(value.bool()?),
             "limits.memory" => {
@@ -258,6 +276,10 @@ impl Walk<'_> {
                     let origin = self.source.origin(value.key, text.span.start);
                     tables.sockets.push(Sourced::new(path, origin));
                 }
+            }
+            _ if dotted.starts_with("secrets.") => {
+                let name = &dotted["secrets.".len()..];
+                tables.secrets.insert(name.to_owned(), secrets::variable(value, name)?);
             }
             _ if dotted.starts_with("grants.") => {
                 let word = dotted.trim_start_matches("grants.").replace('_', "-");
@@ -314,10 +336,6 @@ impl Walk<'_> {
 
 fn name_pattern(text: &str) -> Result<String, Problem> {
     if text.is_empty() { Err(Problem::new("the pattern is empty")) } else { Ok(text.to_owned()) }
-}
-
-fn no_nul(text: &str) -> Result<(), Problem> {
-    if text.contains('\0') { Err(Problem::new("a variable cannot hold a NUL byte")) } else { Ok(()) }
 }
 
 #[cfg(test)]

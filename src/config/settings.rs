@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use super::secrets::{FileEntry, SecretEntry};
 use crate::policy::glob::Glob;
 use crate::policy::host_rule::HostPattern;
+use crate::policy::http_rule::HttpRules;
 use crate::policy::origin::Sourced;
 use crate::policy::upstream::UpstreamChoice;
 use crate::terminal::Class;
@@ -252,6 +254,18 @@ pub struct Settings {
     pub forward: Vec<Sourced<u16>>,
     /// Ports of the jail's loopback that are reachable at the host's.
     pub publish: Vec<Sourced<u16>>,
+    /// HTTP rules of hosts.
+    pub http: Vec<Sourced<HttpRules>>,
+    /// Which TLS connections are looked into.
+    pub inspect: Sourced<Inspect>,
+    /// What becomes of a handshake that hides the host's name.
+    pub ech: Sourced<Ech>,
+    /// Variables that are secrets, as far as they are named.
+    pub secrets: BTreeMap<String, SecretEntry>,
+    /// Files that are secrets.
+    pub secret_files: BTreeMap<PathBuf, FileEntry>,
+    /// Files with values of secrets.
+    pub env_files: Vec<Sourced<PathBuf>>,
     /// Whether the agent preset's own hosts are allowed.
     pub agent_hosts: Sourced<bool>,
     /// Whether the registries of the tools are allowed.

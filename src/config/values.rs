@@ -138,6 +138,11 @@ pub fn host_pattern(text: &str) -> Result<HostPattern, Problem> {
     HostPattern::parse(text).map_err(|error| Problem::new(error.to_string()))
 }
 
+/// Fails on a NUL byte, which no argument and no variable can hold.
+pub fn no_nul(text: &str) -> Result<(), Problem> {
+    if text.contains('\0') { Err(Problem::new("it cannot hold a NUL byte")) } else { Ok(()) }
+}
+
 /// Reads `ADDR[:PORT]`; an IPv6 address with a port is written in brackets.
 pub fn resolve_target(text: &str) -> Result<ResolveTarget, Problem> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);

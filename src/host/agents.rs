@@ -156,6 +156,9 @@ pub struct Credential {
     /// The header it is sent in, in lower case.
     #[serde(default)]
     pub header: Option<String>,
+    /// Variables that tell the agent another URL to send it to.
+    #[serde(default)]
+    pub urls: Vec<String>,
 }
 
 /// How an agent learns that it need not, and cannot, build a sandbox of its own.

@@ -166,6 +166,7 @@ pub fn survey(
     Ok(Facts {
         user: host.user.clone(),
         environment: host.environment.vars.clone(),
+        file_variables: Default::default(),
         project: project.root.clone(),
         cwd: host.cwd.clone().unwrap_or_else(|| project.root.clone()),
         trees,

@@ -1,5 +1,6 @@
 //! The text and the JSON of `--dry-run`: every rule with the place it came from, and every operation in order.
 
+mod bindings;
 mod protection;
 
 use std::collections::HashSet;
@@ -83,6 +84,7 @@ pub fn rules(policy: &Policy) -> String {
                 writeln!(out, "  {}: {}  ({})", escape(&*opened.name), escape(&*opened.opens), opened.origin);
         }
     }
+    bindings::secrets(&mut out, policy);
     out.push_str("\nenvironment:\n");
     for (name, value) in &policy.environment {
         let _ = writeln!(out, "  {name}={}  ({})", shown(name, value), value.origin);
@@ -142,6 +144,7 @@ pub fn json(policy: &Policy, plan: &Plan) -> Value {
             "path": inside(hidden).to_string_lossy(), "how": how(hidden), "reason": hidden.reason,
         })).collect::<Vec<_>>(),
         "environment": policy.environment.iter().map(|(name, value)| json!({ "name": name, "origin": value.origin })).collect::<Vec<_>>(),
+        "bound": bindings::secrets_json(policy),
         "network": match &policy.network {
             NetworkRule::Off => json!({ "mode": "off" }),
             NetworkRule::DangerOpen => json!({ "mode": "open" }),
@@ -228,6 +231,7 @@ fn network(out: &mut String, rule: &NetworkRule) {
             let _ = writeln!(out, "  {verb} {}  ({})", rule.value, rule.origin);
         }
     }
+    bindings::http(out, policy);
     for (host, target) in &policy.resolve {
         let port = target.value.port.map_or(String::new(), |port| format!(":{port}"));
         let _ = writeln!(out, "  {host} is dialled at {}{port}  ({})", target.value.addr, target.origin);

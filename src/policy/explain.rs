@@ -11,9 +11,12 @@ use crate::egress::reach::has_listener;
 use crate::host::system::MountKind;
 use crate::host::things;
 use crate::plan::operation::{Access, Veil};
-use crate::policy::authority::{Authority, Host};
+use crate::policy::authority::{Authority, AuthorityError, Host};
+use crate::policy::bindings::SecretMode;
 use crate::policy::files::{Source, inside};
-use crate::policy::net::{DOOR_PORTS, NetPolicy};
+use crate::policy::host_rule::HostPattern;
+use crate::policy::net::{DOOR_PORTS, Inspected, NetPolicy};
+use crate::policy::origin::Origin;
 use crate::policy::{Asked, NetworkRule, Policy, env};
 
 /// An answer: what was asked, what holds, by which rule, and what would change it.
@@ -22,7 +25,7 @@ pub struct Answer {
     /// What was asked, as it was understood.
     pub asked: String,
     /// What holds: "writable", "readable", "reachable" (a socket or a device), "absent", "masked", "allowed", "denied",
-    /// "set", "unset".
+    /// "set", "unset"; "masked" for a variable or file that is a fake.
     pub verdict: &'static str,
     /// The deciding rule and its source.
     pub because: String,
@@ -62,6 +65,14 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
         let because = format!("{} holds secrets: {}", path.display(), secret.why());
         let hint = (policy.profile.value != Profile::Lockdown).then(|| format!("--ro {}", path.display()));
         return answer("masked", because, hint);
+    }
+    if let Some(file) = policy.files_bound.iter().find(|file| file.path == path) {
+        return match file.mode {
+            SecretMode::Mask => answer("masked", works_at(&file.hosts, &file.origin), None),
+            SecretMode::Deny => {
+                answer("denied", format!("it is a secret that is denied ({})", file.origin), None)
+            }
+        };
     }
     if let Some((verdict, because)) = covered {
         return answer(verdict, because, None);
@@ -170,6 +181,14 @@ fn covered(policy: &Policy, path: &Path) -> Option<(&'static str, String)> {
 
 fn explain_variable(policy: &Policy, name: &str) -> Answer {
     let answer = |verdict, because: String, hint| Answer { asked: name.to_owned(), verdict, because, hint };
+    if let Some(binding) = policy.bindings.iter().find(|binding| binding.name == name) {
+        return match binding.mode {
+            SecretMode::Mask => answer("masked", works_at(&binding.hosts, &binding.origin), None),
+            SecretMode::Deny => {
+                answer("unset", format!("it is a secret that is denied ({})", binding.origin), None)
+            }
+        };
+    }
     if let Some(value) = policy.environment.get(name) {
         return answer("set", value.origin.to_string(), None);
     }
@@ -196,7 +215,47 @@ fn explain_host(policy: &Policy, own: &[IpAddr], question: &str) -> Answer {
         NetworkRule::DangerOpen => return answer("allowed", "the network is open".to_owned(), None),
         NetworkRule::Filtered(net) => net,
     };
-    explain_target(net, own, question)
+    let answer = explain_target(net, own, question);
+    match target_of(question).ok().and_then(|target| inspection(policy, net, &target)) {
+        Some(why) if answer.verdict == "allowed" => {
+            Answer { because: format!("{}; {why}", answer.because), ..answer }
+        }
+        _ => answer,
+    }
+}
+
+/// Why TLS to a host ends at ai-jail, and what may be asked there; `None` when nothing is to be said.
+fn inspection(policy: &Policy, net: &NetPolicy, target: &Authority) -> Option<String> {
+    let mut parts = Vec::new();
+    match net.inspected(target) {
+        None => {}
+        Some(Inspected::All) => parts.push("TLS is inspected, as to every host".to_owned()),
+        Some(Inspected::Http(_)) => parts.push("TLS is inspected for the HTTP rules".to_owned()),
+        Some(Inspected::Secret(_)) => {
+            let bound = |hosts: &[HostPattern]| hosts.iter().any(|host| host.matches(target));
+            let variables = policy.bindings.iter().filter(|binding| bound(&binding.hosts));
+            let files = policy.files_bound.iter().filter(|file| bound(&file.hosts));
+            let names = variables.map(|binding| binding.name.clone());
+            let names: Vec<_> = names.chain(files.map(|file| file.path.display().to_string())).collect();
+            parts.push(format!("TLS is inspected, so that these are put in there: {}", names.join(", ")));
+        }
+    }
+    // Plain HTTP has rules too.
+    for rules in net.http.iter().filter(|rules| rules.value.host.matches(target)) {
+        for (verb, list) in [("only", &rules.value.allow), ("never", &rules.value.deny)] {
+            if !list.is_empty() {
+                let list: Vec<String> = list.iter().map(ToString::to_string).collect();
+                parts.push(format!("{verb} {} ({})", list.join(", "), rules.origin));
+            }
+        }
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Where a fake works.
+fn works_at(hosts: &[HostPattern], origin: &Origin) -> String {
+    let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+    format!("the jail has a fake; the real one is put in on the way to {} ({origin})", hosts.join(", "))
 }
 
 fn is_loopback(host: &Host) -> bool {
@@ -206,12 +265,14 @@ fn is_loopback(host: &Host) -> bool {
     }
 }
 
+fn target_of(question: &str) -> Result<Authority, AuthorityError> {
+    Authority::parse(question.as_bytes()).or_else(|_| Authority::parse(format!("{question}:443").as_bytes()))
+}
+
 fn explain_target(net: &NetPolicy, own: &[IpAddr], question: &str) -> Answer {
     let answer =
         |verdict, because: String, hint| Answer { asked: question.to_owned(), verdict, because, hint };
-    let authority = Authority::parse(question.as_bytes())
-        .or_else(|_| Authority::parse(format!("{question}:443").as_bytes()));
-    let target = match authority {
+    let target = match target_of(question) {
         Ok(target) => target,
         Err(error) => return answer("denied", error.to_string(), None),
     };

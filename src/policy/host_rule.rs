@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 
 use crate::policy::authority::{Authority, AuthorityError, Host, HostName, parse_port};
+use crate::policy::net::PLAIN_PORTS;
 
 /// A host pattern of `--allow-host`, `--deny-host` and their keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -81,6 +82,36 @@ impl HostPattern {
             (Hosts::Domain(parent), Host::Name(name)) => name == parent || name.is_below(parent),
             (Hosts::Net(net), Host::Ip(ip)) => net.contains(ip),
             _ => false,
+        }
+    }
+
+    /// Whether it covers a port on which TLS is possible.
+    pub fn covers_tls(&self) -> bool {
+        self.ports.ranges().into_iter().any(|mut range| range.any(|port| !PLAIN_PORTS.contains(&port)))
+    }
+
+    /// Whether some host and port are covered by this pattern and by `other`, ports of `without` left out.
+    pub fn overlaps(&self, other: &Self, without: &[u16]) -> bool {
+        let ports = self.ports.ranges().into_iter().any(|one| {
+            other.ports.ranges().into_iter().any(|two| {
+                let mut both = *one.start().max(two.start())..=*one.end().min(two.end());
+                both.any(|port| !without.contains(&port))
+            })
+        });
+        ports && self.shares_host(other)
+    }
+
+    fn shares_host(&self, other: &Self) -> bool {
+        let name = |name: &HostName| Host::Name(name.clone());
+        match (&self.hosts, &other.hosts) {
+            (Hosts::Any, _) | (_, Hosts::Any) => true,
+            (Hosts::Exact(one), _) => other.matches_host(&name(one)),
+            (_, Hosts::Exact(two)) => self.matches_host(&name(two)),
+            (Hosts::Net(one), Hosts::Net(two)) => one.contains(two) || two.contains(one),
+            (Hosts::Net(_), _) | (_, Hosts::Net(_)) => false,
+            (Hosts::Below(one) | Hosts::Domain(one), Hosts::Below(two) | Hosts::Domain(two)) => {
+                one == two || one.is_below(two) || two.is_below(one)
+            }
         }
     }
 
@@ -434,6 +465,49 @@ mod tests {
             if let Ok(pattern) = HostPattern::parse(&text) {
                 prop_assert_eq!(HostPattern::parse(&pattern.to_string()), Ok(pattern));
             }
+        }
+    }
+
+    #[test]
+    fn patterns_overlap_where_a_host_and_a_port_are_in_both() {
+        let cases = [
+            ("a.test", "a.test", true),
+            ("a.test", "b.test", false),
+            ("a.test", "*", true),
+            ("a.test", "*:8443", false),
+            ("a.test", "a.test:80", false),
+            ("a.test:80", "a.test:80", false),
+            ("a.test:22", "a.test:*", false),
+            ("a.test:1-500", "a.test", true),
+            ("a.test:444-500", "a.test", false),
+            ("a.test:20-23", "a.test:22-30", true),
+            ("a.test:20-22", "a.test:22-30", false),
+            ("a.x.test", "*.x.test", true),
+            ("x.test", "*.x.test", false),
+            ("x.test", ".x.test", true),
+            ("*.a.x.test", "*.x.test", true),
+            ("*.ax.test", "*.x.test", false),
+            (".x.test", "*.x.test", true),
+            ("192.0.2.7", "192.0.2.0/24", true),
+            ("192.0.2.7", "198.51.100.0/24", false),
+            ("192.0.2.7", "a.test", false),
+            ("a.test/tcp", "a.test", true),
+        ];
+        for (one, two, want) in cases {
+            let (one, two) = (HostPattern::parse(one).unwrap(), HostPattern::parse(two).unwrap());
+            let got = (one.overlaps(&two, &PLAIN_PORTS), two.overlaps(&one, &PLAIN_PORTS));
+            assert_eq!(got, (want, want), "{one} and {two}");
+        }
+        let (one, two) = (HostPattern::parse("a.test").unwrap(), HostPattern::parse("a.test:80").unwrap());
+        assert!(one.overlaps(&two, &[22]) && !one.overlaps(&two, &[80]));
+        for (text, want) in [
+            ("a.test", true),
+            ("a.test:80", false),
+            ("a.test:22", false),
+            ("a.test:79-80", true),
+            ("a.test:*", true),
+        ] {
+            assert_eq!(HostPattern::parse(text).unwrap().covers_tls(), want, "{text}");
         }
     }
 }

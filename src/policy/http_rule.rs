@@ -9,7 +9,7 @@ use std::fmt;
 
 use crate::egress::decide::option_for;
 use crate::policy::authority::Authority;
-use crate::policy::host_rule::{HostPattern, StreamCheck};
+use crate::policy::host_rule::HostPattern;
 use crate::policy::net::NetPolicy;
 use crate::policy::origin::{Layer, Origin, Sourced};
 use crate::sanitize::escape;
@@ -60,6 +60,11 @@ impl HttpRule {
         };
         let path = PathGlob::parse(path.trim_start_matches(' ')).map_err(HttpRuleError::Path)?;
         Ok(Self { method, path })
+    }
+
+    /// The rule that has this method, in capitals, and matches every path.
+    pub fn every_path(method: &str) -> Self {
+        Self { method: Some(method.to_owned()), path: PathGlob::every() }
     }
 
     fn has_method(&self, method: &str, case: Case) -> bool {
@@ -312,11 +317,6 @@ impl fmt::Display for HttpDenial {
         };
         write!(f, "ai-jail: {method} {path} at {target} is {verb} ({}); {}", self.why(), self.hint())
     }
-}
-
-/// Whether a pattern can have rules about what is said to its hosts: it has a port where that can be read.
-pub fn can_be_read(pattern: &HostPattern) -> bool {
-    pattern.check() == StreamCheck::Protocol
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub mod terminal;
 pub mod upstream;
 pub mod wild;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use crate::host::user::User;
 use crate::plan::operation::{Access, Hole, Veil};
 use crate::plan::seccomp::Debuggers;
 
-use self::bindings::{FileBinding, SecretBinding};
+use self::bindings::{FileBinding, SecretBinding, SecretMode};
 use self::carry::Carry;
 use self::files::{FileRule, FileRules};
 use self::glob::Below;
@@ -50,6 +50,8 @@ pub struct Facts {
     pub user: User,
     /// The launcher's environment.
     pub environment: BTreeMap<OsString, OsString>,
+    /// The names of the variables in the files of `--env-file`.
+    pub file_variables: BTreeSet<String>,
     /// The project, resolved.
     pub project: PathBuf,
     /// The current directory, resolved; outside the project the command starts in the project.
@@ -416,6 +418,12 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// How many secrets the jail has fakes of.
+    pub fn fakes(&self) -> usize {
+        let variables = self.bindings.iter().filter(|binding| binding.mode == SecretMode::Mask).count();
+        variables + self.files_bound.iter().filter(|file| file.mode == SecretMode::Mask).count()
+    }
+
     /// Whether the user switched protected paths off as a whole.
     pub fn protected_off(&self) -> bool {
         self.settings.protect.value == Protect::DangerOff

@@ -1,5 +1,6 @@
 //! Settings and facts become a policy.
 
+mod bindings;
 mod covers;
 pub(crate) mod etc;
 mod home;
@@ -12,12 +13,13 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::settings::{Ech, Inspect, NetworkMode, Profile, Settings};
+use crate::config::settings::{NetworkMode, Profile, Settings};
 use crate::error::{Error, Kind, Result};
 use crate::host::agents::HostUse;
 use crate::host::system::{MountKind, SystemMount};
 use crate::plan::operation::Access;
 
+use self::bindings::Bound;
 use super::env;
 use super::files::{self, FileRule, FileRules, Shape, Source, Tree};
 use super::host_rule::{HostPattern, Hosts};
@@ -44,8 +46,9 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     let home = facts.user.home_real.clone();
     let rules = rules(settings, facts, &home, project_access)?;
     let rules = FileRules::new(files::everywhere(rules, &facts.grants));
-    let network = network(settings, facts, &mut warnings)?;
-    let environment = variables::resolve(settings, facts, &rules, &network, &home);
+    let bound = bindings::resolve(settings, facts, &mut warnings)?;
+    let network = network(settings, facts, &bound, &mut warnings)?;
+    let environment = variables::resolve(settings, facts, &rules, &network, &bound, &home);
     warnings.extend(env::unset(settings, &facts.environment));
     let secrets = secrets::decide(settings, &facts.project, &facts.secrets, &facts.grants);
     warnings.extend(secrets::warning(&secrets));
@@ -71,7 +74,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         argv: facts.argv.clone(),
         agent: facts.agent.as_ref().map(|agent| agent.name.0.clone()),
         system: facts.system.clone(),
-        made: etc::made(settings, facts, &network, &home, &protected, &secrets, &covers.hidden),
+        made: etc::made(settings, facts, &network, &protected, &secrets, &bound, &covers.hidden),
         hidden: covers.hidden,
         asked: facts.asked.clone(),
         secrets,
@@ -85,8 +88,8 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         protected,
         environment,
         network,
-        bindings: Vec::new(),
-        files_bound: Vec::new(),
+        bindings: bound.variables,
+        files_bound: bound.files,
         debuggers: debuggers(profile, landlock_abi),
         landlock_abi,
         proc_view,
@@ -191,7 +194,12 @@ fn system_shows(system: &[SystemMount], source: &Path, dest: &Path) -> bool {
     })
 }
 
-fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<NetworkRule> {
+fn network(
+    settings: &Settings,
+    facts: &Facts,
+    bound: &Bound,
+    warnings: &mut Vec<String>,
+) -> Result<NetworkRule> {
     let lockdown = settings.profile.value == Profile::Lockdown;
     let mut ports = settings.forward.iter().chain(&settings.publish);
     if let Some(port) = ports.next()
@@ -260,6 +268,7 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
             }
         }
     }
+    let http = settings.http.clone();
     for registry in &facts.registries {
         // A tool's file may name what is no host of ours to allow, such as an address with a wide mask.
         match HostPattern::parse(&registry.host) {
@@ -274,6 +283,7 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
     if lockdown && allow.is_empty() && settings.forward.is_empty() && settings.publish.is_empty() {
         return Ok(NetworkRule::Off);
     }
+    bindings::check(bound, &http, &allow, warnings)?;
     let upstream = Upstream::new(&settings.upstream, &facts.environment, warnings);
     let network = settings.deny.iter().find(|rule| matches!(rule.value.hosts(), Hosts::Net(_)));
     if let (Some(rule), Some(proxy)) = (network, upstream.plain.as_ref().or(upstream.others.as_ref())) {
@@ -295,10 +305,10 @@ fn network(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Re
         forward: once(&settings.forward),
         publish: once(&settings.publish),
         resolve: settings.resolve.clone(),
-        http: Vec::new(),
-        inspect: Inspect::Needed,
-        ech: Ech::Refuse,
-        secret_hosts: Vec::new(),
+        http,
+        inspect: settings.inspect.value,
+        ech: settings.ech.value,
+        secret_hosts: bound.hosts(),
     })))
 }
 

@@ -384,7 +384,12 @@ fn start_line(policy: &Policy) -> String {
         count => format!("{count} masked secrets files; "),
     };
     let covered = covered(policy);
-    format!("profile {profile}; network {network}; {held}{covered}; {masked}{landlock}; seccomp")
+    let fakes = match policy.fakes() {
+        0 => String::new(),
+        1 => "1 secret is a fake; ".to_owned(),
+        count => format!("{count} secrets are fakes; "),
+    };
+    format!("profile {profile}; network {network}; {held}{covered}; {masked}{fakes}{landlock}; seccomp")
 }
 
 /// How much of what the user denies and masks is there.

@@ -1,4 +1,5 @@
 mod project;
+mod secrets;
 mod strictness;
 
 use std::ffi::{OsStr, OsString};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::keys::{Availability, FromProject, KEYS, Status, TABLES};
+use crate::config::keys::{Availability, KEYS, TABLES};
 
 fn read(text: &str) -> Result<File> {
     parse(text, Path::new("/c.toml"), Layer::User, Base { relative: None, home: Path::new("/home/me") })
@@ -131,9 +131,9 @@ fn an_error_cites_the_place_and_the_nearest_key() {
             "/c.toml:2:1: unknown key `agents.claude.hom`; did you mean `home`?\n  2 | hom.state = \"none\"\n    | ^^^",
         ),
         (
-            "[network]\nech = \"refuse\"",
-            "/c.toml:2:1: `network.ech` is not supported by this version; ignoring it would silently not hold; \
-             remove it\n  2 | ech = \"refuse\"\n    | ^^^",
+            "[network]\nech = \"refse\"",
+            "/c.toml:2:7: `refse` is no good for `network.ech`; a word for encrypted ClientHello is one of refuse, allow; \
+             did you mean `refuse`?\n  2 | ech = \"refse\"\n    |       ^^^^^^^",
         ),
         (
             "[filesystem]\ndeny = [\"*.{pem,key}\"]",
@@ -141,9 +141,9 @@ fn an_error_cites_the_place_and_the_nearest_key() {
              *.key as two entries\n  2 | deny = [\"*.{pem,key}\"]\n    |         ^^^^^^^^^^^^^",
         ),
         (
-            "[secrets]\nA = { hosts = [\"x\"] }",
-            "/c.toml:1:2: `secrets` is not supported by this version; ignoring it would silently not hold; remove \
-             it\n  1 | [secrets]\n    |  ^^^^^^^",
+            "[managed]\nrequired = true",
+            "/c.toml:1:2: `managed` is not supported by this version; ignoring it would silently not hold; remove \
+             it\n  1 | [managed]\n    |  ^^^^^^^",
         ),
         (
             "[home]\nmode = true",
@@ -197,7 +197,7 @@ fn an_error_cites_the_place_and_the_nearest_key() {
         (
             "[agents.x]\nzzz = 1",
             "/c.toml:2:1: unknown key `agents.x.zzz`; [agents.x] has the tables filesystem, home, environment, network, \
-             limits, grants, terminal, log\n  2 | zzz = 1\n    | ^^^",
+             limits, grants, terminal, log, secrets\n  2 | zzz = 1\n    | ^^^",
         ),
         (
             "[agents.x.agents.y]",
@@ -205,9 +205,9 @@ fn an_error_cites_the_place_and_the_nearest_key() {
              |           ^^^^^^",
         ),
         (
-            "[agents.x]\nsecrets = {}",
-            "/c.toml:2:1: `agents.x.secrets` is not supported by this version; ignoring it would silently not hold; \
-             remove it\n  2 | secrets = {}\n    | ^^^^^^^",
+            "[agents.x]\nmanaged = {}",
+            "/c.toml:2:1: `agents.x.managed` is not supported by this version; ignoring it would silently not hold; \
+             remove it\n  2 | managed = {}\n    | ^^^^^^^",
         ),
         (
             "[environment]\nset = { HOME = \"/x\" }",
@@ -286,14 +286,8 @@ fn the_table_of_keys_and_the_reader_agree() {
             (format!("[{}]\n{} = 1979-05-27", key.table, key.name), format!("{}.{}", key.table, key.name))
         };
         let message = read(&at).unwrap_err().to_string();
-        // No key takes a date: one that exists complains of the type, one of a later version of itself.
-        let want = match key.status {
-            Status::Here(FromProject::Tightens | FromProject::Loosens | FromProject::Never) => {
-                format!("`{dotted}` has the wrong type")
-            }
-            Status::Later => format!("`{dotted}` is not supported by this version"),
-        };
-        assert!(message.contains(&want), "{message}");
+        // No key takes a date.
+        assert!(message.contains(&format!("`{dotted}` has the wrong type")), "{message}");
     }
     for (table, availability) in TABLES {
         let message = read(&format!("{table} = 1")).unwrap_err().to_string();

@@ -204,6 +204,11 @@ impl PathGlob {
         Ok(Self(segments))
     }
 
+    /// `/**`.
+    pub fn every() -> Self {
+        Self(vec![ANY.to_owned()])
+    }
+
     /// Whether it matches every path there can be.
     pub fn is_any(&self) -> bool {
         self.0 == [ANY]

@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use crate::config::settings::{Profile, Protect, Settings, StateMode};
 use crate::plan::operation::{Access, Veil};
 use crate::policy::files::inside;
-use crate::policy::origin::Sourced;
+use crate::policy::http_rule::HttpRule;
+use crate::policy::net::NetPolicy;
+use crate::policy::origin::{Layer, Sourced};
 use crate::policy::secrets::SecretRule;
 use crate::policy::{Asked, Facts, Hidden, NetworkRule, ProtectedPath, Trust};
 use crate::sanitize::escape;
 
+use super::bindings::{Bound, listed};
 use super::home::{INSTALLED, project_name};
 
 /// Where the trust bundle is found inside.
@@ -30,14 +33,14 @@ pub(super) fn made(
     settings: &Settings,
     facts: &Facts,
     network: &NetworkRule,
-    home: &Path,
     protected: &[ProtectedPath],
     secrets: &[SecretRule],
+    bound: &Bound,
     hidden: &[Hidden],
 ) -> Vec<(PathBuf, Vec<u8>)> {
     let user = &facts.user;
     let (uid, gid, name, group) = (user.uid, user.gid, &user.name, &user.group);
-    let (home_text, shell) = (home.display(), user.shell.display());
+    let (home_text, shell) = (user.home_real.display(), user.shell.display());
     let mut passwd = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n".to_owned();
     let mut groups = "root:x:0:\nnogroup:x:65534:\n".to_owned();
     if uid == 0 {
@@ -61,7 +64,7 @@ pub(super) fn made(
         ("/etc/resolv.conf", resolver),
         ("/etc/machine-id", format!("{}\n", machine_id(&facts.project))),
         (GIT_CONFIG, git_config(&facts.git_config, secrets)),
-        (ABOUT, about(settings, facts, network, protected, secrets, hidden)),
+        (ABOUT, about(settings, facts, network, protected, secrets, bound, hidden)),
     ];
     let mut files: Vec<(PathBuf, Vec<u8>)> =
         made.drain(..).map(|(path, text)| (PathBuf::from(path), text.into_bytes())).collect();
@@ -150,6 +153,7 @@ fn about(
     network: &NetworkRule,
     protected: &[ProtectedPath],
     secrets: &[SecretRule],
+    bound: &Bound,
     hidden: &[Hidden],
 ) -> String {
     let mut text = String::from(
@@ -192,6 +196,7 @@ fn about(
             for Sourced { value, .. } in &policy.allow {
                 text.push_str(&format!("  {value}\n"));
             }
+            http(&mut text, policy);
             for port in &policy.forward {
                 text.push_str(&format!("  a server of this machine at 127.0.0.1:{}\n", port.value));
             }
@@ -203,7 +208,7 @@ fn about(
             }
         }
     }
-    text.push_str("secrets: none of the user's credentials are here; a variable comes in by --env NAME\n");
+    fakes(&mut text, bound);
     if secrets.iter().any(SecretRule::is_masked) {
         let ask = if lockdown { "" } else { ";\nask the user for --ro FILE when you need one" };
         text.push_str(&format!(
@@ -231,6 +236,44 @@ fn about(
     }
     text.push_str("git: commits work; what writes .git/config (remote add, config, submodule init, branch tracking) is for the user to run outside;\n     a worktree has to be added below the project: anywhere else it would be in this private home only\n");
     text
+}
+
+/// What may be asked of hosts where that is limited.
+fn http(text: &mut String, policy: &NetPolicy) {
+    for Sourced { value, origin } in &policy.http {
+        let rules = |rules: &[HttpRule]| rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        if origin.layer == Layer::BuiltIn {
+            text.push_str(&format!(
+                "  at {} only {} (it is for reading; more by --allow-host)\n",
+                value.host,
+                rules(&value.allow)
+            ));
+            continue;
+        }
+        if !value.allow.is_empty() {
+            text.push_str(&format!("  at {} only {}\n", value.host, rules(&value.allow)));
+        }
+        if !value.deny.is_empty() {
+            text.push_str(&format!("  at {} never {}\n", value.host, rules(&value.deny)));
+        }
+    }
+}
+
+/// Which secrets are fakes, and where they work. Values are said nowhere.
+fn fakes(text: &mut String, bound: &Bound) {
+    let mut masked = bound.masked().peekable();
+    if masked.peek().is_none() {
+        text.push_str(
+            "secrets: none of the user's credentials are here; a variable comes in by --env NAME, or as a fake by --secret NAME=HOST\n",
+        );
+        return;
+    }
+    text.push_str(
+        "secrets: these are fakes; the real ones are put in outside, only over HTTPS on the way to their hosts. Use them as they are, and\n         do not write them anywhere to be used elsewhere; more by --secret NAME=HOST\n",
+    );
+    for one in masked {
+        text.push_str(&format!("  {}: works at {}\n", one.name, listed(one.hosts)));
+    }
 }
 
 /// One path a line, escaped: the names are a repository's, and the sentences are ours. So many, and how many more.

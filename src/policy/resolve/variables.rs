@@ -13,6 +13,7 @@ use crate::policy::net::PROXY_PORT;
 use crate::policy::origin::{Origin, Sourced};
 use crate::policy::{Facts, NetworkRule, Trust, env};
 
+use super::bindings::Bound;
 use super::etc::{GIT_CONFIG, TRUST};
 use super::home::{INSTALLED, installed};
 
@@ -51,6 +52,7 @@ pub(super) fn resolve(
     facts: &Facts,
     rules: &FileRules,
     network: &NetworkRule,
+    bound: &Bound,
     home: &Path,
 ) -> BTreeMap<String, Sourced<OsString>> {
     let mut ours = BTreeMap::new();
@@ -122,7 +124,9 @@ pub(super) fn resolve(
             set(name, OWN_HOSTS.into(), "the jail's own servers");
         }
     }
-    env::resolve(settings, &facts.environment, ours)
+    let mut variables = env::resolve(settings, &facts.environment, ours);
+    variables.retain(|name, _| !bound.holds(name));
+    variables
 }
 
 /// PATH inside: the launcher's entries that exist inside and are not the project's, in their order.

@@ -1,0 +1,147 @@
+//! The grammar of single values of secrets and HTTP rules. Pure.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use super::values::{Base, GrantPath, grant_path, host_pattern};
+use super::words::Problem;
+use crate::policy::host_rule::{HostPattern, Hosts, Ports, StreamCheck};
+
+/// Reads a host where a secret is put in.
+///
+/// Fails on what cannot be inspected, and on `*`: the secret would go wherever the jail may go.
+pub fn secret_host(text: &str) -> Result<HostPattern, Problem> {
+    const WHY: &str = "a secret is put in on the way to its host only where TLS ends at ai-jail";
+    let pattern = host_pattern(text)?;
+    if pattern.check() == StreamCheck::DangerAnyBytes {
+        return Err(Problem::new(format!("{WHY}, and not for any bytes")).hint("leave /tcp out"));
+    }
+    if !pattern.covers_tls() {
+        let why = format!("{WHY}, and ports 22 and 80 carry none");
+        return Err(Problem::new(why).hint("name the port of TLS, or none"));
+    }
+    match pattern.hosts() {
+        Hosts::Any => Err(Problem::new("a secret belongs to some hosts, not to every one")
+            .hint("name them, for example api.example.com")),
+        _ => Ok(pattern),
+    }
+}
+
+/// Reads the host of HTTP rules. Fails on what is not HTTP.
+pub fn http_host(text: &str) -> Result<HostPattern, Problem> {
+    let pattern = host_pattern(text)?;
+    if pattern.check() == StreamCheck::DangerAnyBytes {
+        return Err(Problem::new("HTTP rules are not for any bytes").hint("leave /tcp out"));
+    }
+    if pattern.ports() == Ports::One(22) {
+        return Err(Problem::new("port 22 carries SSH, and no HTTP").hint("name another port, or none"));
+    }
+    Ok(pattern)
+}
+
+/// Reads `NAME=HOST[,HOST...]` or `PATH=HOST[,HOST...]`: what stands before the last `=`, and the hosts.
+pub fn bound(raw: &OsStr) -> Result<(&OsStr, Vec<HostPattern>), Problem> {
+    let form = || Problem::new("it takes NAME=HOST, or NAME=HOST,HOST,...");
+    let bytes = raw.as_bytes();
+    let at = bytes.iter().rposition(|byte| *byte == b'=').filter(|at| *at > 0).ok_or_else(form)?;
+    let hosts = std::str::from_utf8(&bytes[at + 1..]).map_err(|_| form())?;
+    if hosts.is_empty() {
+        return Err(form());
+    }
+    let hosts: Vec<_> = hosts.split(',').map(secret_host).collect::<Result<_, _>>()?;
+    Ok((OsStr::from_bytes(&bytes[..at]), hosts))
+}
+
+/// Reads the path of one file; `~` is the home.
+///
+/// Fails on an empty path, a NUL byte, a glob's star, and a relative path where there is nothing that it could start from.
+pub fn secret_path(raw: &OsStr, base: Base<'_>) -> Result<PathBuf, Problem> {
+    match grant_path(raw, base)? {
+        GrantPath::Path(path) if raw.as_bytes().ends_with(b"*") => {
+            Err(Problem::new("it is one file, not a glob").hint(format!("name a file in {}", path.display())))
+        }
+        GrantPath::Path(path) => Ok(path),
+        GrantPath::Skip(_) => Err(Problem::new("it is one file, not a glob, without white space at an end")),
+    }
+}
+
+/// Reads a regular expression that finds secrets in a file.
+pub fn extract(text: &str) -> Result<String, Problem> {
+    if text.is_empty() { Err(Problem::new("the expression is empty")) } else { Ok(text.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_is_bound_to_hosts_that_can_be_inspected() {
+        let cases = [
+            ("api.example.com", None),
+            ("*.example.com:8443", None),
+            ("192.0.2.7", None),
+            ("api.example.com:*", None),
+            ("*", Some("a secret belongs to some hosts, not to every one")),
+            (
+                "api.example.com/tcp",
+                Some(
+                    "a secret is put in on the way to its host only where TLS ends at ai-jail, and not for any bytes",
+                ),
+            ),
+            (
+                "api.example.com:80",
+                Some(
+                    "a secret is put in on the way to its host only where TLS ends at ai-jail, and ports 22 and 80 carry none",
+                ),
+            ),
+            (
+                "api.example.com:22",
+                Some(
+                    "a secret is put in on the way to its host only where TLS ends at ai-jail, and ports 22 and 80 carry none",
+                ),
+            ),
+            (
+                "https://api.example.com",
+                Some("a pattern is no URL; write the host alone, with :PORT unless it is 80 or 443"),
+            ),
+        ];
+        for (text, want) in cases {
+            let got = secret_host(text).err().map(|problem| problem.why);
+            assert_eq!(got.as_deref(), want, "{text}");
+        }
+        assert!(http_host("*").is_ok() && http_host("a.test:80").is_ok());
+        assert!(http_host("a.test:22").is_err() && http_host("a.test/tcp").is_err());
+    }
+
+    #[test]
+    fn what_is_bound_stands_before_the_last_equals_sign() {
+        let cases = [
+            ("A=h.test", Some(("A", 1))),
+            ("A=h.test,.g.test:8443", Some(("A", 2))),
+            ("a=b=h.test", Some(("a=b", 1))),
+            ("A", None),
+            ("A=", None),
+            ("=h.test", None),
+            ("A=h.test,", None),
+            ("A=h test", None),
+        ];
+        for (text, want) in cases {
+            let got = bound(OsStr::new(text)).ok().map(|(name, hosts)| (name.to_str().unwrap(), hosts.len()));
+            assert_eq!(got, want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_file_is_one_file() {
+        let base = Base { relative: Some(Path::new("/p")), home: Path::new("/home/me") };
+        let read = |text: &str| secret_path(OsStr::new(text), base).ok();
+        assert_eq!(read("~/a.json"), Some("/home/me/a.json".into()));
+        assert_eq!(read("a=b.json"), Some("/p/a=b.json".into()));
+        for refused in ["", "/a/*", "/a/**", "/a/*.json", "/a ", "/a\0b"] {
+            assert_eq!(read(refused), None, "{refused}");
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Which secrets the jail has fakes of: those that the user names, and the agent's own keys (TLS-6).
+
+use std::cmp::Ordering;
+use std::ffi::OsStr;
+
+use crate::config::settings::{EnvValue, NetworkMode, Settings};
+use crate::error::{Error, Kind, Result};
+use crate::host::agents::{Agent, Credential};
+use crate::policy::authority::{Authority, Host};
+use crate::policy::bindings::{FileBinding, SecretBinding, SecretMode, ValueFrom};
+use crate::policy::host_rule::{HostPattern, StreamCheck};
+use crate::policy::http_rule::HttpRules;
+use crate::policy::net::PLAIN_PORTS;
+use crate::policy::origin::{Layer, Origin, Sourced};
+use crate::policy::{Facts, env};
+use crate::sanitize::escape;
+use crate::secrets::Decode;
+
+/// What is bound.
+#[derive(Debug, Default)]
+pub(super) struct Bound {
+    pub(super) variables: Vec<SecretBinding>,
+    pub(super) files: Vec<FileBinding>,
+}
+
+/// Fills in what the settings leave open, and adds the agent's own keys.
+pub(super) fn resolve(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<Bound> {
+    let mut bound =
+        Bound { variables: variables(settings, facts, warnings)?, files: files(settings, warnings)? };
+    bound.variables.extend(own_keys(settings, facts, warnings)?);
+    for binding in bound.masked() {
+        if settings.network.value == NetworkMode::Off && binding.origin.layer == Layer::CommandLine {
+            warnings.push(format!(
+                "the network is off ({}): the fake of {} works nowhere ({})",
+                settings.network.origin, binding.name, binding.origin
+            ));
+        }
+    }
+    leads_elsewhere(settings, facts, &bound, warnings);
+    Ok(bound)
+}
+
+/// A secret of which the jail has a fake, whatever it is.
+pub(super) struct Masked<'b> {
+    /// How it is called: a variable, or an escaped path.
+    pub(super) name: String,
+    pub(super) hosts: &'b [HostPattern],
+    pub(super) origin: &'b Origin,
+}
+
+impl Bound {
+    /// The secrets of which the jail has fakes.
+    pub(super) fn masked(&self) -> impl Iterator<Item = Masked<'_>> {
+        let variables = self.variables.iter().filter(|binding| binding.mode == SecretMode::Mask);
+        let files = self.files.iter().filter(|binding| binding.mode == SecretMode::Mask);
+        let variables = variables.map(|binding| Masked {
+            name: escape(&binding.name).to_string(),
+            hosts: &binding.hosts,
+            origin: &binding.origin,
+        });
+        variables.chain(files.map(|binding| Masked {
+            name: escape(&binding.path).to_string(),
+            hosts: &binding.hosts,
+            origin: &binding.origin,
+        }))
+    }
+
+    /// The hosts where a secret is put in.
+    pub(super) fn hosts(&self) -> Vec<Sourced<HostPattern>> {
+        let hosts = self.masked().flat_map(|one| one.hosts.iter().map(move |host| (host, one.origin)));
+        hosts.map(|(host, origin)| Sourced::new(host.clone(), origin.clone())).collect()
+    }
+
+    /// Whether the jail does not inherit a variable, because it gets a fake or nothing.
+    pub(super) fn holds(&self, name: &str) -> bool {
+        self.variables.iter().any(|binding| binding.name == name)
+    }
+}
+
+/// Compares what has to be inspected with what is allowed.
+///
+/// # Errors
+/// When a host of a secret or of HTTP rules is allowed for any bytes, which cannot be looked into.
+pub(super) fn check(
+    bound: &Bound,
+    http: &[Sourced<HttpRules>],
+    allow: &[Sourced<HostPattern>],
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    for one in bound.masked() {
+        for host in one.hosts {
+            let what = format!("the secret {}", one.name);
+            if !can_be_inspected(host, &PLAIN_PORTS, allow, &what, one.origin)?
+                && one.origin.layer == Layer::CommandLine
+            {
+                warnings.push(format!(
+                    "{}: {host} is not allowed, and a secret does not allow it ({}); allow it with --allow-host {host}",
+                    one.name, one.origin
+                ));
+            }
+        }
+    }
+    for rules in http {
+        let what = format!("the HTTP rules of {}", rules.value.host);
+        // Requests over plain HTTP are judged as well.
+        can_be_inspected(&rules.value.host, &[22], allow, &what, &rules.origin)?;
+    }
+    Ok(())
+}
+
+/// Whether a rule allows `host`. Fails when one does that lets any bytes pass.
+fn can_be_inspected(
+    host: &HostPattern,
+    without: &[u16],
+    allow: &[Sourced<HostPattern>],
+    what: &str,
+    origin: &Origin,
+) -> Result<bool> {
+    let mut rules = allow.iter().filter(|rule| rule.value.overlaps(host, without)).peekable();
+    let is_allowed = rules.peek().is_some();
+    match rules.find(|rule| rule.value.check() == StreamCheck::DangerAnyBytes) {
+        None => Ok(is_allowed),
+        Some(rule) => Err(Error::new(Kind::Refused, format!("{what} ({origin}) cannot hold at {host}"))
+            .because(format!(
+                "{} ({}) lets any bytes pass there, which nobody can read",
+                rule.value, rule.origin
+            ))
+            .hint("leave /tcp out of that rule, or the other one")),
+    }
+}
+
+fn variables(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<Vec<SecretBinding>> {
+    let mut bindings = Vec::new();
+    for (name, entry) in &settings.secrets {
+        let shown = escape(name);
+        if let Some(named) = settings.env.get(name) {
+            match named.origin.layer.cmp(&entry.origin.layer) {
+                Ordering::Less => {}
+                Ordering::Equal => {
+                    return Err(Error::new(
+                        Kind::Refused,
+                        format!("{shown} cannot be a variable of the jail and a secret"),
+                    )
+                    .because(format!(
+                        "{} gives the jail the real value, {} keeps it out",
+                        named.origin, entry.origin
+                    ))
+                    .hint("leave one of them out"));
+                }
+                Ordering::Greater => {
+                    warnings.push(format!(
+                        "{shown}: the jail has the real value ({}), although it is a secret elsewhere ({})",
+                        named.origin, entry.origin
+                    ));
+                    continue;
+                }
+            }
+        }
+        let mut mode = entry.mode.unwrap_or(SecretMode::Mask);
+        if mode == SecretMode::Mask {
+            mode = mode_of(settings, &shown.to_string(), &entry.origin, warnings)?;
+        }
+        let own = || credential(facts.agent.as_ref(), name);
+        let hosts = match (mode, &entry.hosts, own()) {
+            (SecretMode::Deny, ..) => Vec::new(),
+            (_, Some(hosts), _) => hosts.clone(),
+            (_, None, Some((agent, credential))) => own_hosts(agent, credential)?,
+            (_, None, None) => return Err(no_host(&shown.to_string(), &entry.origin)),
+        };
+        bindings.push(SecretBinding {
+            name: name.clone(),
+            mode,
+            hosts,
+            places: entry.places.unwrap_or_default(),
+            from: entry.from.clone().map_or(ValueFrom::Environment, ValueFrom::Command),
+            revoke: entry.revoke.clone(),
+            origin: entry.origin.clone(),
+        });
+    }
+    Ok(bindings)
+}
+
+fn files(settings: &Settings, warnings: &mut Vec<String>) -> Result<Vec<FileBinding>> {
+    let mut bindings = Vec::new();
+    for (path, entry) in &settings.secret_files {
+        let shown = escape(path).to_string();
+        let mut mode = entry.mode.unwrap_or(SecretMode::Mask);
+        if mode == SecretMode::Mask {
+            mode = mode_of(settings, &shown, &entry.origin, warnings)?;
+        }
+        let hosts = match (mode, &entry.hosts) {
+            (SecretMode::Deny, _) => Vec::new(),
+            (SecretMode::Mask, Some(hosts)) => hosts.clone(),
+            (SecretMode::Mask, None) => return Err(no_host(&shown, &entry.origin)),
+        };
+        bindings.push(FileBinding {
+            path: path.clone(),
+            mode,
+            hosts,
+            places: entry.places.unwrap_or_default(),
+            extract: entry.extract.clone(),
+            decode: entry.decode.unwrap_or(Decode::Plain),
+            mask_claims: entry.mask_claims.clone().unwrap_or_default(),
+            origin: entry.origin.clone(),
+        });
+    }
+    Ok(bindings)
+}
+
+/// What becomes of a secret that should be masked: with an open network nobody could put the real value in.
+fn mode_of(
+    settings: &Settings,
+    name: &str,
+    origin: &Origin,
+    warnings: &mut Vec<String>,
+) -> Result<SecretMode> {
+    if settings.network.value != NetworkMode::Open {
+        return Ok(SecretMode::Mask);
+    }
+    if origin.layer == Layer::CommandLine {
+        return Err(Error::new(
+            Kind::Refused,
+            format!("{} {name} does not go with an open network", origin.what),
+        )
+        .because(format!(
+            "nothing of ai-jail is on the way that could put the real value in ({})",
+            settings.network.origin
+        ))
+        .hint("use --network filtered, or leave it out"));
+    }
+    warnings.push(format!(
+        "{name}: the jail does not have it, since nobody can put the real value in where the network is open ({origin})"
+    ));
+    Ok(SecretMode::Deny)
+}
+
+fn no_host(name: &str, origin: &Origin) -> Error {
+    Error::new(Kind::Config, format!("the secret {name} names no host ({origin})"))
+        .because("the real value is put in only on the way to its hosts")
+        .hint("add hosts = [\"...\"], or mode = \"deny\" to keep it out")
+}
+
+/// The agent's own keys, as far as they are set: masked without anybody asking for it, unless the user says otherwise.
+fn own_keys(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<Vec<SecretBinding>> {
+    let mut bindings = Vec::new();
+    let Some(agent) = facts.agent.as_ref().filter(|_| settings.network.value == NetworkMode::Filtered) else {
+        return Ok(bindings);
+    };
+    for credential in &agent.credentials {
+        let name = &credential.variable;
+        let excluded = settings.env_exclude.iter().any(|pattern| env::matches(&pattern.value, name));
+        if settings.secrets.contains_key(name) || excluded || !is_set(facts, name) {
+            continue;
+        }
+        let hosts = own_hosts(agent, credential)?;
+        if let Some(named) = settings.env.get(name) {
+            warnings.push(format!(
+                "{name}: the jail has the real value ({}); without that it gets a fake, and the real one is put in on the way to {} \
+                 only",
+                named.origin,
+                listed(&hosts)
+            ));
+            continue;
+        }
+        bindings.push(SecretBinding {
+            name: name.clone(),
+            mode: SecretMode::Mask,
+            hosts,
+            places: Default::default(),
+            from: ValueFrom::Environment,
+            revoke: None,
+            origin: agent.origin("its own key"),
+        });
+    }
+    Ok(bindings)
+}
+
+/// Whether the launcher, or a file of `--env-file`, has a value.
+fn is_set(facts: &Facts, name: &str) -> bool {
+    facts.environment.get(OsStr::new(name)).is_some_and(|value| !value.is_empty())
+        || facts.file_variables.contains(name)
+}
+
+fn credential<'f>(agent: Option<&'f Agent>, name: &str) -> Option<(&'f Agent, &'f Credential)> {
+    let agent = agent?;
+    agent.credentials.iter().find(|credential| credential.variable == name).map(|found| (agent, found))
+}
+
+fn own_hosts(agent: &Agent, credential: &Credential) -> Result<Vec<HostPattern>> {
+    let hosts = credential.hosts.iter().map(|host| {
+        HostPattern::parse(host).map_err(|error| {
+            Error::new(Kind::Setup, format!("the preset of {} is wrong", agent.title)).because(error)
+        })
+    });
+    hosts.collect()
+}
+
+/// A key goes where the agent is told to send it only when the user binds it there.
+fn leads_elsewhere(settings: &Settings, facts: &Facts, bound: &Bound, warnings: &mut Vec<String>) {
+    let masked = bound.variables.iter().filter(|binding| binding.mode == SecretMode::Mask);
+    for binding in masked {
+        let Some((_, credential)) = credential(facts.agent.as_ref(), &binding.name) else { continue };
+        for variable in &credential.urls {
+            let named = settings.env.get(variable);
+            let url = match named.map(|named| &named.value) {
+                Some(EnvValue::Set(value)) => Some(value.as_str()),
+                Some(EnvValue::Pass) | None => {
+                    facts.environment.get(OsStr::new(variable)).and_then(|value| value.to_str())
+                }
+            };
+            let Some((scheme, target)) = url.and_then(target_of) else { continue };
+            let is_bound = binding.hosts.iter().any(|host| host.matches(&target));
+            let way = match (scheme, target.port) {
+                (Scheme::Http, _) => {
+                    format!(
+                        "over plain HTTP no secret is put in; --env {} gives the jail the real one",
+                        binding.name
+                    )
+                }
+                (Scheme::Https, _) if is_bound => continue,
+                (Scheme::Https, 443) => {
+                    format!("--secret {}={} puts the real one in there", binding.name, target.host)
+                }
+                (Scheme::Https, _) => {
+                    format!("--secret {}={target} puts the real one in there", binding.name)
+                }
+            };
+            let whose = match named {
+                Some(named) => named.origin.to_string(),
+                None => format!("set here, not in the jail; --env {variable} passes it on"),
+            };
+            warnings.push(format!(
+                "{variable} leads to {target} ({whose}), where {} is a fake; {way}",
+                binding.name
+            ));
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+/// Where a URL leads; `None` for what is none, and for a server in the jail, which gets what the jail has.
+fn target_of(url: &str) -> Option<(Scheme, Authority)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (scheme, port) = match scheme.to_ascii_lowercase().as_str() {
+        "http" => (Scheme::Http, 80),
+        "https" => (Scheme::Https, 443),
+        _ => return None,
+    };
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let authority = authority.rsplit('@').next()?;
+    let target = Authority::parse_with_default(authority.as_bytes(), port).ok()?;
+    let own = match &target.host {
+        Host::Ip(ip) => ip.is_loopback(),
+        Host::Name(name) => name.is_localhost(),
+    };
+    (!own).then_some((scheme, target))
+}
+
+/// Hosts for a sentence.
+pub(super) fn listed(hosts: &[HostPattern]) -> String {
+    hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_leads_to_a_host_unless_it_is_the_jails_own() {
+        let cases = [
+            ("https://gw.example", Some((Scheme::Https, "gw.example:443"))),
+            ("https://gw.example:8443/v1?x#y", Some((Scheme::Https, "gw.example:8443"))),
+            ("HTTPS://me:pw@GW.example/v1", Some((Scheme::Https, "gw.example:443"))),
+            ("http://gw.example:8080", Some((Scheme::Http, "gw.example:8080"))),
+            ("http://localhost:4000", None),
+            ("https://127.0.0.1:4000", None),
+            ("http://[::1]:4000", None),
+            ("gw.example", None),
+            ("unix:///x", None),
+            ("ftp://gw.example", None),
+            ("https://", None),
+            ("https://a b", None),
+        ];
+        for (url, want) in cases {
+            let got = target_of(url).map(|(scheme, target)| (scheme, target.to_string()));
+            assert_eq!(got, want.map(|(scheme, target)| (scheme, target.to_owned())), "{url}");
+        }
+    }
+}
