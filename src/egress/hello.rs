@@ -54,11 +54,22 @@ impl std::fmt::Display for Objection {
     }
 }
 
+/// What becomes of a ClientHello that hides a name (encrypted ClientHello): it shows another one, or the same in disguise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hidden {
+    /// It is refused.
+    Refused,
+    /// It passes, whatever name it shows.
+    DangerPasses,
+    /// What is hidden is no concern of whoever ends the connection here: the name that it shows counts.
+    Ignored,
+}
+
 /// Judges the first `bytes` of a TLS client that asked for `host`.
 ///
 /// A host that is an address needs no name, since clients send none for addresses; a name that is sent all the same
 /// has no rule that could allow it.
-pub fn tls(bytes: &[u8], host: &Host) -> Opening {
+pub fn tls(bytes: &[u8], host: &Host, hidden: Hidden) -> Opening {
     let hello = match client_hello(bytes) {
         Ok(Some(hello)) => hello,
         Ok(None) if bytes.len() < HELLO_LIMIT => return Opening::Incomplete,
@@ -68,8 +79,10 @@ pub fn tls(bytes: &[u8], host: &Host) -> Opening {
         Ok(names) => names,
         Err(Malformed) => return Opening::Refused(Objection::NotTls),
     };
-    if names.encrypted {
-        return Opening::Refused(Objection::Encrypted);
+    match hidden {
+        Hidden::Refused if names.encrypted => return Opening::Refused(Objection::Encrypted),
+        Hidden::DangerPasses if names.encrypted => return Opening::Passes,
+        _ => {}
     }
     match (host, names.server) {
         (Host::Ip(_), None) => Opening::Passes,
@@ -208,7 +221,7 @@ impl<'a> Reader<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -252,6 +265,11 @@ mod tests {
         handshake.chunks(size).flat_map(record).collect()
     }
 
+    /// A ClientHello that shows `name` and hides another.
+    pub(crate) fn hiding(name: &str) -> Vec<u8> {
+        records(&handshake(&[name_extension(name.as_bytes()), extension(0xfe0d, &[0, 1])]), 1000)
+    }
+
     fn host(text: &str) -> Host {
         Host::parse(text.as_bytes()).unwrap()
     }
@@ -283,11 +301,37 @@ mod tests {
         for (extensions, asked, expected) in cases {
             for size in [1, 2, 5, 100, 16384] {
                 let bytes = records(&handshake(&extensions), size);
-                assert_eq!(tls(&bytes, &host(asked)), expected, "{asked}, records of {size}");
+                assert_eq!(
+                    tls(&bytes, &host(asked), Hidden::Refused),
+                    expected,
+                    "{asked}, records of {size}"
+                );
                 for cut in 0..bytes.len() {
-                    let early = tls(&bytes[..cut], &host(asked));
+                    let early = tls(&bytes[..cut], &host(asked), Hidden::Refused);
                     assert_eq!(early, Opening::Incomplete, "{asked}, cut at {cut} of records of {size}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_hidden_name_is_refused_passes_or_is_ignored() {
+        let other = Opening::Refused(Objection::OtherName("public.test".to_owned()));
+        let encrypted = Opening::Refused(Objection::Encrypted);
+        let cases = [
+            ("public.test", true, [encrypted.clone(), Opening::Passes, other.clone()]),
+            ("example.com", true, [encrypted, Opening::Passes, Opening::Passes]),
+            ("public.test", false, [other.clone(), other.clone(), other]),
+            ("example.com", false, [Opening::Passes, Opening::Passes, Opening::Passes]),
+        ];
+        for (shown, hides, expected) in cases {
+            let mut extensions = vec![name_extension(shown.as_bytes())];
+            extensions.extend(hides.then(|| extension(0xfe0d, &[0, 1])));
+            let bytes = records(&handshake(&extensions), 100);
+            for (hidden, expected) in
+                [Hidden::Refused, Hidden::DangerPasses, Hidden::Ignored].into_iter().zip(expected)
+            {
+                assert_eq!(tls(&bytes, &host("example.com"), hidden), expected, "{shown} {hides} {hidden:?}");
             }
         }
     }
@@ -303,7 +347,7 @@ mod tests {
             b"\x16\x03\x01\x00\x05\x02",
             b"\x17\x03\x03\x00\x01x",
         ] {
-            assert_eq!(tls(bytes, &host("example.com")), refused, "{bytes:?}");
+            assert_eq!(tls(bytes, &host("example.com"), Hidden::Refused), refused, "{bytes:?}");
         }
         let endless = [
             b"\x16\x03\x01\x00\x01\x01".to_vec(),
@@ -311,7 +355,7 @@ mod tests {
             [&b"\x16\x03\x01\x3f\xff"[..], &[0; 0x3fff]].concat().repeat(8),
         ]
         .concat();
-        assert_eq!(tls(&endless, &host("example.com")), refused);
+        assert_eq!(tls(&endless, &host("example.com"), Hidden::Refused), refused);
     }
 
     #[test]
@@ -335,10 +379,10 @@ mod tests {
     proptest! {
         #[test]
         fn foreign_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = tls(&bytes, &host("example.com"));
+            let _ = tls(&bytes, &host("example.com"), Hidden::DangerPasses);
             let mut framed = vec![22, 3, 1, 1, 0];
             framed.extend(&bytes);
-            let _ = tls(&framed, &host("example.com"));
+            let _ = tls(&framed, &host("example.com"), Hidden::Ignored);
             let _ = ssh(&bytes);
         }
     }

@@ -2,10 +2,11 @@
 
 use tokio::time::timeout;
 
+use crate::config::settings::Ech;
 use crate::egress::Verdict;
 use crate::egress::decide::stream_check;
 use crate::egress::gate::Gate;
-use crate::egress::hello::{self, Objection, Opening};
+use crate::egress::hello::{self, Hidden, Objection, Opening};
 use crate::egress::limits::SMALL_HEAD;
 use crate::egress::wire::Wire;
 use crate::policy::authority::Authority;
@@ -19,8 +20,12 @@ pub(super) async fn check(gate: &Gate, wire: &mut Wire, target: &Authority) -> R
     {
         return Ok(());
     }
+    let hidden = match gate.policy.ech {
+        Ech::Refuse => Hidden::Refused,
+        Ech::Allow => Hidden::DangerPasses,
+    };
     hold(gate, wire, |ahead| match target.port {
-        443 => hello::tls(ahead, &target.host),
+        443 => hello::tls(ahead, &target.host, hidden),
         _ => hello::ssh(ahead),
     })
     .await
@@ -32,7 +37,11 @@ pub(super) async fn check_tls(
     wire: &mut Wire,
     target: &Authority,
 ) -> Result<(), Option<Objection>> {
-    hold(gate, wire, |ahead| hello::tls(ahead, &target.host)).await
+    let hidden = match gate.policy.ech {
+        Ech::Refuse => Hidden::Refused,
+        Ech::Allow => Hidden::Ignored,
+    };
+    hold(gate, wire, |ahead| hello::tls(ahead, &target.host, hidden)).await
 }
 
 async fn hold(

@@ -2,6 +2,7 @@
 
 use super::http::towards;
 use super::*;
+use crate::config::settings::Ech;
 use crate::egress::decide::tests::policy;
 
 fn connect(target: &str) -> Vec<u8> {
@@ -59,6 +60,21 @@ async fn bytes_sent_along_with_the_request_are_not_lost() {
     assert_eq!(got, "HTTP/1.1 200 Connection established\r\n\r\nearly");
     let http10 = b"CONNECT ok.test:443 HTTP/1.0\r\n\r\nold";
     assert!(talk(jail.proxy, http10).await.ends_with("\r\n\r\nold"));
+}
+
+#[tokio::test]
+async fn a_handshake_that_hides_its_name_passes_only_where_the_user_lets_it() {
+    let hello = hello::tests::hiding("public.test");
+    for (ech, want) in [(Ech::Refuse, &[][..]), (Ech::Allow, &hello)] {
+        let jail = jail(NetPolicy { ech, ..towards(&["ok.test"], echo().await) });
+        let mut client = connected(&jail, "ok.test:443").await;
+        client.write_all(&hello).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut got = Vec::new();
+        // What is cut may end in a reset.
+        let _ = client.read_to_end(&mut got).await;
+        assert_eq!(got, want, "{ech:?}");
+    }
 }
 
 #[tokio::test]
