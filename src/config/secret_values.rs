@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::values::{Base, GrantPath, grant_path, host_pattern};
 use super::words::Problem;
 use crate::policy::host_rule::{HostPattern, Hosts, Ports, StreamCheck};
+use crate::secrets::{Decode, FileError, FileMask};
 
 /// Reads a host where a secret is put in.
 ///
@@ -66,9 +67,15 @@ pub fn secret_path(raw: &OsStr, base: Base<'_>) -> Result<PathBuf, Problem> {
     }
 }
 
-/// Reads a regular expression that finds secrets in a file.
+/// Reads a regular expression that finds secrets in a file. Fails when it is none, or has no group.
 pub fn extract(text: &str) -> Result<String, Problem> {
-    if text.is_empty() { Err(Problem::new("the expression is empty")) } else { Ok(text.to_owned()) }
+    match FileMask::new(Some(text), Decode::Plain, Vec::new()) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(FileError::NoGroup) => Err(Problem::new("the expression has no group that says what is secret")
+            .hint("put parentheses around that part")),
+        Err(FileError::Extract(why)) => Err(Problem::new(format!("this is no regular expression: {why}"))),
+        Err(error) => Err(Problem::new(error.to_string())),
+    }
 }
 
 #[cfg(test)]

@@ -160,7 +160,11 @@ fn what_is_wrong_is_cited() {
         ),
         (
             "[[secrets.files]]\npath = \"/x\"\nextract = \"\"",
-            "/c.toml:3:11: `` is no good for `secrets.files.extract`; the expression is empty",
+            "/c.toml:3:11: `` is no good for `secrets.files.extract`; the expression has no group that says what is secret; put parentheses around that part",
+        ),
+        (
+            "[[secrets.files]]\npath = \"/x\"\nextract = \"x=(\"",
+            "/c.toml:3:11: `x=(` is no good for `secrets.files.extract`; this is no regular expression: unclosed group",
         ),
         (
             "[[secrets.files]]\npath = \"/x\"\n[[secrets.files]]\npath = \"/x\"",
