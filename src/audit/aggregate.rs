@@ -135,7 +135,8 @@ impl Minute {
 /// The host of a record that stands for many; no host is called that.
 pub(super) const OTHERS: &str = "*";
 
-const WINDOW_SECONDS: u64 = 60;
+/// For how long equal events are counted together.
+pub(super) const WINDOW_SECONDS: u64 = 60;
 
 /// Denied targets that get a record of their own in a minute. Programs that try what they may not reach ask for some
 /// dozens; at half a KiB each this is at most 100 KiB in a minute, for connections and for questions each.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::{
-    Door, Event, NetDecision, Note, NoteKind, TerminalDrops, Totals, Verdict, bounded, bounded_host,
+    Door, Event, NetDecision, Note, NoteKind, SecretUse, SecretWhat, TerminalDrops, Totals, Verdict, bounded,
+    bounded_host,
 };
 
 /// Sums over a session.
@@ -15,6 +16,8 @@ pub struct Counters {
     /// Denied questions for names, which cost a jail nothing: they must not push the connections out.
     questions: Targets,
     stripped: BTreeMap<String, u64>,
+    /// Stand-ins that went astray, by name and target.
+    strays: BTreeMap<(String, String), u64>,
     guarded: Vec<String>,
     /// What is handed over.
     handed: Option<String>,
@@ -38,6 +41,10 @@ impl Counters {
                     }
                 }
             }
+            Event::Secret(used) if used.what == SecretWhat::Stray => {
+                self.totals.strays += used.count;
+                self.stray(used);
+            }
             Event::Terminal(TerminalDrops { dropped }) => {
                 for (class, count) in dropped {
                     self.totals.stripped += count;
@@ -59,8 +66,30 @@ impl Counters {
             Event::Note(Note { kind: NoteKind::HandOver, path: None, text }) => {
                 self.handed = Some(bounded(text));
             }
-            Event::Start(_) | Event::Note(_) | Event::End(_) => {}
+            Event::Start(_) | Event::Secret(_) | Event::Note(_) | Event::End(_) => {}
         }
+    }
+
+    fn stray(&mut self, used: &SecretUse) {
+        let key = (bounded(&used.name), target(&bounded_host(&used.host), used.port));
+        // Beyond the bound a new target is in the sum and in the log alone.
+        if self.strays.len() < MAX_HOSTS || self.strays.contains_key(&key) {
+            *self.strays.entry(key).or_default() += used.count;
+        }
+    }
+
+    /// What alarms: something inside sent a stand-in where no request of the user's needs it.
+    fn alarm(&self) -> Option<String> {
+        let counts =
+            self.strays.iter().map(|((name, target), count)| (format!("{name} to {target}"), *count));
+        let counts = sorted(counts);
+        if counts.is_empty() {
+            return None;
+        }
+        Some(format!(
+            "ALARM: stand-ins for secrets were sent where they do not belong: {}; the real ones were not sent there",
+            shown(&counts)
+        ))
     }
 
     /// Few targets are told with their reasons, many as a list: connections first, then questions.
@@ -92,10 +121,11 @@ impl Counters {
 
     /// What has to be said although the user wants no summary: where things of the user's went, and what is not safe.
     pub fn guarded(&self) -> Vec<String> {
-        let mut lines: Vec<String> = Vec::new();
+        let mut lines: Vec<String> = self.alarm().into_iter().collect();
+        let before = lines.len();
         lines.extend(self.guarded.iter().take(GUARDED_SHOWN).cloned());
         let more = self.totals.guarded.saturating_sub(GUARDED_SHOWN as u64);
-        if let (1.., Some(last)) = (more, lines.last_mut()) {
+        if let (1.., Some(last)) = (more, lines[before..].last_mut()) {
             last.push_str(&format!("; and {more} more, see the log"));
         }
         lines
@@ -254,6 +284,34 @@ mod tests {
                 "stripped 4 terminal sequences: clipboard (3), query (1)"
             ]
         );
+    }
+
+    #[test]
+    fn a_stand_in_that_went_astray_alarms_first_and_also_without_a_summary() {
+        let used = |host: &str, what, count| {
+            Event::Secret(SecretUse { name: "KEY".to_owned(), host: host.to_owned(), port: 443, what, count })
+        };
+        assert!(
+            summary(&[
+                used("api.example", SecretWhat::Used, 9),
+                used("api.example", SecretWhat::Scrubbed, 1)
+            ])
+            .is_empty()
+        );
+        let mut counters = Counters::default();
+        counters.count(&net("a.example", Verdict::Denied, 1));
+        counters.count(&used("evil.example", SecretWhat::Stray, 2));
+        counters.count(&used("evil.example", SecretWhat::Stray, 1));
+        let alarm = "ALARM: stand-ins for secrets were sent where they do not belong: KEY to evil.example:443 (3); the \
+                     real ones were not sent there";
+        assert_eq!(counters.guarded(), [alarm]);
+        assert_eq!(counters.summary()[0], alarm);
+        assert_eq!(counters.totals().strays, 3);
+        for n in 0..5_000 {
+            counters.count(&used(&format!("{n}.example"), SecretWhat::Stray, 1));
+        }
+        assert!(counters.strays.len() <= MAX_HOSTS);
+        assert_eq!(counters.totals().strays, 5_003);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub enum Event {
     Start(Start),
     /// A connection or a request was allowed or denied.
     Net(NetDecision),
+    /// A secret was put in, sent astray or taken out.
+    Secret(SecretUse),
     /// Terminal sequences were taken out.
     Terminal(TerminalDrops),
     /// Something else that a reader of the log should know.
@@ -45,6 +47,9 @@ pub struct Start {
     pub home: HomeMode,
     /// Where the agent's state is kept.
     pub state: StateMode,
+    /// The names of the secrets that the jail has stand-ins for.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "foreign_list", default)]
+    pub secrets: Vec<String>,
     /// What the kernel enforces.
     pub protections: Protections,
 }
@@ -113,6 +118,35 @@ pub enum Verdict {
     Allowed,
     /// It did not.
     Denied,
+}
+
+/// What became of a secret in an inspected exchange. The value is nowhere in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretUse {
+    /// The secret's name; `*` in a record that stands for many.
+    #[serde(serialize_with = "foreign")]
+    pub name: String,
+    /// The host, canonical; `*` in a record that stands for many.
+    #[serde(serialize_with = "foreign_host")]
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// What became of it.
+    pub what: SecretWhat,
+    /// How many equal uses the record stands for, 1 for the first of a minute.
+    pub count: u64,
+}
+
+/// What became of a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SecretWhat {
+    /// The value was put in for its stand-in.
+    Used,
+    /// The stand-in was sent where it is not bound, and stayed as it is.
+    Stray,
+    /// An answer carried the value, and got the stand-in in its place.
+    Scrubbed,
 }
 
 /// Terminal sequences that were taken out, by class.
@@ -192,6 +226,9 @@ pub struct Totals {
     pub stripped: u64,
     /// Notes about guarded paths.
     pub guarded: u64,
+    /// Stand-ins for secrets that were sent where they are not bound.
+    #[serde(default)]
+    pub strays: u64,
 }
 
 /// The longest foreign string in a record, in characters of its escaped form.
@@ -220,6 +257,10 @@ fn cut(text: &str, left: usize) -> String {
 
 fn foreign<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&bounded(text))
+}
+
+fn foreign_list<S: Serializer>(texts: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(texts.iter().map(|text| bounded(text)))
 }
 
 fn foreign_host<S: Serializer>(host: &str, serializer: S) -> Result<S::Ok, S::Error> {
@@ -275,7 +316,7 @@ mod tests {
         let end = Event::End(End { exit: Exit::Signal(9), duration_ms: 5, totals: Totals::default() });
         assert_eq!(
             serde_json::to_string(&end).unwrap(),
-            r#"{"event":"end","exit":{"signal":9},"duration_ms":5,"totals":{"allowed":0,"denied":0,"stripped":0,"guarded":0}}"#
+            r#"{"event":"end","exit":{"signal":9},"duration_ms":5,"totals":{"allowed":0,"denied":0,"stripped":0,"guarded":0,"strays":0}}"#
         );
     }
 
@@ -292,12 +333,20 @@ mod tests {
                 hosts: 3,
                 home: HomeMode::Persistent,
                 state: StateMode::Jail,
+                secrets: vec!["GITHUB_TOKEN".to_owned()],
                 protections: Protections {
                     landlock_abi: Some(7),
                     seccomp: true,
                     userns_disabled: true,
                     bwrap: "0.8.0".to_owned(),
                 },
+            }),
+            Event::Secret(SecretUse {
+                name: "GITHUB_TOKEN".to_owned(),
+                host: "api.github.com".to_owned(),
+                port: 443,
+                what: SecretWhat::Scrubbed,
+                count: 2,
             }),
             Event::Terminal(TerminalDrops { dropped: BTreeMap::from([("clipboard".to_owned(), 2)]) }),
             Event::Note(Note {

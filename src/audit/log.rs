@@ -16,7 +16,8 @@ use time::format_description::well_known::Rfc3339;
 
 use super::aggregate::{Aggregator, OTHERS};
 use super::directory::{EXTENSION, private_directory, remove_oldest};
-use super::event::{Door, Event, NetDecision, Note, NoteKind, Verdict};
+use super::event::{Door, Event, NetDecision, Note, NoteKind, SecretUse, Verdict};
+use super::uses::Uses;
 use crate::error::{Error, Kind, Result};
 use crate::sanitize::escape;
 
@@ -66,6 +67,7 @@ pub struct Log {
     left_out: u64,
     broken: bool,
     aggregator: Aggregator,
+    uses: Uses,
     started: Instant,
 }
 
@@ -103,6 +105,7 @@ impl Log {
             left_out: 0,
             broken: false,
             aggregator: Aggregator::default(),
+            uses: Uses::default(),
             started: Instant::now(),
         })
     }
@@ -116,7 +119,7 @@ impl Log {
         }
     }
 
-    /// Writes `event`; equal network decisions of one minute are counted and written as one, and what is still being
+    /// Writes `event`; equal network decisions, and equal uses of a secret, of one minute are counted and written as one, and what is still being
     /// counted comes before the end record, so that this one is the last.
     ///
     /// Fails when the line cannot be written whole. From then on every call fails, since the chain is broken. Denials,
@@ -127,6 +130,10 @@ impl Log {
             Event::Net(decision) => {
                 let due = self.aggregator.take(decision.clone(), self.started.elapsed().as_secs());
                 self.decisions(due)
+            }
+            Event::Secret(used) => {
+                let due = self.uses.take(used.clone(), self.started.elapsed().as_secs());
+                self.secrets(due)
             }
             Event::End(_) => {
                 self.flush()?;
@@ -144,7 +151,9 @@ impl Log {
     /// Writes what is still being counted.
     pub fn flush(&mut self) -> Result<()> {
         let due = self.aggregator.drain();
-        self.decisions(due)
+        self.decisions(due)?;
+        let due = self.uses.drain();
+        self.secrets(due)
     }
 
     /// Writes what is still being counted. The disk is not waited for: that can take longer than the whole session, and a
@@ -155,6 +164,10 @@ impl Log {
 
     fn decisions(&mut self, decisions: Vec<NetDecision>) -> Result<()> {
         decisions.into_iter().try_for_each(|decision| self.line(&Event::Net(decision)))
+    }
+
+    fn secrets(&mut self, uses: Vec<SecretUse>) -> Result<()> {
+        uses.into_iter().try_for_each(|used| self.line(&Event::Secret(used)))
     }
 
     fn line(&mut self, event: &Event) -> Result<()> {
@@ -169,7 +182,7 @@ impl Log {
             Room::Questions => {
                 self.questions < MAX_QUESTION_BYTES && self.written < MAX_SESSION_BYTES - MAX_REST_BYTES
             }
-            Room::Allowed => self.written < MAX_SESSION_BYTES - MAX_REST_BYTES,
+            Room::Allowed | Room::Secrets => self.written < MAX_SESSION_BYTES - MAX_REST_BYTES,
             Room::Rest => self.written < MAX_SESSION_BYTES - MAX_END_BYTES,
             Room::End => true,
         };
@@ -179,7 +192,7 @@ impl Log {
             match room {
                 Room::Denied => self.denied += self.written - before,
                 Room::Questions => self.questions += self.written - before,
-                Room::Allowed | Room::Rest | Room::End => {}
+                Room::Allowed | Room::Secrets | Room::Rest | Room::End => {}
             }
             return Ok(());
         }
@@ -239,6 +252,7 @@ enum Room {
     Denied,
     Questions,
     Allowed,
+    Secrets,
     Rest,
     End,
 }
@@ -251,6 +265,8 @@ impl Room {
             Event::Net(decision) if decision.verdict == Verdict::Allowed => Self::Allowed,
             Event::Net(decision) if decision.door == Door::Dns => Self::Questions,
             Event::Net(_) => Self::Denied,
+            Event::Secret(used) if used.host == OTHERS => Self::Rest,
+            Event::Secret(_) => Self::Secrets,
             Event::Start(_) | Event::Terminal(_) | Event::Note(_) => Self::Rest,
             Event::End(_) => Self::End,
         }
@@ -263,6 +279,7 @@ impl fmt::Display for Room {
             Self::Denied => "denied connections",
             Self::Questions => "denied names",
             Self::Allowed => "allowed connections",
+            Self::Secrets => "uses of secrets",
             Self::Rest => "notes",
             Self::End => "ends",
         })

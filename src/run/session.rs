@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 
 use crate::audit::{self as event, Counters, Event, Log, SessionId};
 use crate::config::settings::{NetworkMode, Profile};
-use crate::egress::{Door, NetEvent, Observer, Verdict};
+use crate::egress::{Door, NetEvent, Observer, SecretEvent, SecretUse, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::guard::live::Live;
 use crate::guard::named::Named;
@@ -323,6 +323,16 @@ impl Observer for Record {
         };
         self.add(&Event::Net(decision));
     }
+
+    fn secret(&self, secret: SecretEvent) {
+        let SecretEvent { name, host, port, what } = secret;
+        let what = match what {
+            SecretUse::Used => event::SecretWhat::Used,
+            SecretUse::Stray => event::SecretWhat::Stray,
+            SecretUse::Scrubbed => event::SecretWhat::Scrubbed,
+        };
+        self.add(&Event::Secret(event::SecretUse { name, host, port, what, count: 1 }));
+    }
 }
 
 fn start_record(policy: &Policy, prepared: &Prepared) -> event::Start {
@@ -340,6 +350,7 @@ fn start_record(policy: &Policy, prepared: &Prepared) -> event::Start {
         hosts,
         home: policy.home_mode.value,
         state: policy.settings.state.value,
+        secrets: Vec::new(),
         protections: event::Protections {
             landlock_abi: policy.landlock_abi,
             seccomp: true,
