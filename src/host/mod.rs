@@ -25,6 +25,7 @@ pub mod names;
 mod needs;
 pub mod project;
 pub mod protected;
+pub mod secret_sources;
 pub mod secrets;
 pub mod sources;
 pub mod state;
