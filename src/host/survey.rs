@@ -30,6 +30,8 @@ use super::{Host, agents, credentials, globs, grants, protected, things, toolcha
 
 /// A database of terminals has a directory for each first character, and not more (numbers have two digits).
 const TERMINFO_ENTRIES: usize = 318;
+/// Toolchains that bring a Java, with TLS roots of its own.
+const JDKS: [&str; 3] = ["java", "jdks", "sdkman"];
 /// What `devbox` leaves out of the root.
 const VIRTUAL: [&str; 7] = ["proc", "sys", "dev", "run", "tmp", "data", "lost+found"];
 
@@ -71,8 +73,9 @@ pub fn survey(
     if git.lfs == Lfs::LeftOut {
         warnings.push("git-lfs's filter is not carried (it is not the stock one, or git-lfs is missing): `git add` of its files would commit them in place of their pointers".to_owned());
     }
-    let (trust, trust_covers, warning) = trust::read(host);
-    warnings.extend(warning);
+    let jdks = toolchains.iter().any(|toolchain| JDKS.contains(&toolchain.name.as_str()));
+    let roots_of_trust = trust::read(host, &project.root, &tool_config.roots, jdks);
+    warnings.extend(roots_of_trust.warning);
     let git_outside: Vec<PathBuf> =
         project.git.iter().flat_map(|git| git.outside(&project.root)).map(Path::to_path_buf).collect();
     for directory in &git_outside {
@@ -209,8 +212,8 @@ pub fn survey(
             .collect(),
         landlock_abi: crate::sys::landlock::abi(),
         registries,
-        trust,
-        trust_covers,
+        trust: roots_of_trust.trust,
+        trust_places: roots_of_trust.places,
         resolv_conf: super::read_text(&host.at("/etc/resolv.conf")),
         covers,
         asked: veiled.asked,

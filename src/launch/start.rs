@@ -13,7 +13,7 @@ use crate::egress::reach;
 use crate::error::{Error, Kind, Result};
 use crate::host::sources::Sources;
 use crate::plan::bwrap::{Number, Numbers, arguments, command};
-use crate::plan::operation::{BindSource, BwrapOp, DoorOp, Missing};
+use crate::plan::operation::{BindSource, BwrapOp, Content, DoorOp, Missing};
 use crate::plan::{NetworkPlan, Plan};
 use crate::policy::ProcView;
 use crate::terminal::{Stream, Streams, Terminal};
@@ -179,9 +179,12 @@ fn send(
             | BwrapOp::Device { source: BindSource::Checked(path), .. } => {
                 sources.push(descriptors.add(open(path)?))
             }
-            BwrapOp::File { content, .. } | BwrapOp::Cover { content, .. } => {
-                files.push(descriptors.bytes("file", content)?)
-            }
+            BwrapOp::File { content, .. } | BwrapOp::Cover { content, .. } => match content {
+                Content::Bytes(bytes) => files.push(descriptors.bytes("file", bytes)?),
+                Content::AtLaunch(wanted) => {
+                    return Err(failed(std::io::Error::other(format!("{wanted:?} was not made"))));
+                }
+            },
             _ => {}
         }
     }

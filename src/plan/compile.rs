@@ -10,9 +10,10 @@ use crate::host::system::MountKind;
 use crate::plan::etc;
 use crate::plan::inner::{InnerLandlock, InnerSpec, InnerTerminal, Resource, Rlimit};
 use crate::plan::mounts::{Mounts, STAGING, writable};
-use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp, Veil};
+use crate::plan::operation::{Access, AtLaunch, BindSource, BwrapOp, Content, DoorOp, Veil};
 use crate::plan::{CgroupLimits, NetworkPlan, Plan, StoreOp, proc};
-use crate::policy::{NetworkRule, Policy, ProcView, Trust};
+use crate::policy::trust::{AUTHORITY, JAVA_ROOTS, Java, Trust, system_directory};
+use crate::policy::{NetworkRule, Policy, ProcView};
 
 /// Where the jail keeps what covers are made of: nothing of it can be used or changed there.
 pub const STORE: &str = "/run/ai-jail/covers";
@@ -148,14 +149,18 @@ fn system(policy: &Policy) -> Vec<BwrapOp> {
             }
             MountKind::Bind => BwrapOp::Bind {
                 source: BindSource::System(mount.source.clone()),
-                dest: mount.dest.clone(),
+                dest: match policy.trust.directory(&mount.dest) {
+                    // What is in it is shown one by one, beside the session's authority.
+                    Some(position) => system_directory(position),
+                    None => mount.dest.clone(),
+                },
                 access: Access::ReadOnly,
             },
         });
     }
     for (dest, content) in &policy.made {
         operations.push(BwrapOp::File {
-            content: content.clone(),
+            content: Content::Bytes(content.clone()),
             dest: dest.clone(),
             access: Access::ReadOnly,
         });
@@ -175,11 +180,44 @@ fn trust(policy: &Policy) -> Vec<BwrapOp> {
                 access: Access::ReadOnly,
             }]
         }
-        Trust::Joined(bundle) => policy
-            .trust_covers
-            .iter()
-            .map(|dest| BwrapOp::Cover { content: bundle.clone(), dest: dest.clone() })
-            .collect(),
+        Trust::Joined(bundle, covers) => {
+            let mut operations = vec![BwrapOp::File {
+                content: Content::Bytes(bundle.clone()),
+                dest: policy.trust_place.clone(),
+                access: Access::ReadOnly,
+            }];
+            operations.extend(
+                covers
+                    .iter()
+                    .map(|dest| BwrapOp::Cover { content: Content::Bytes(bundle.clone()), dest: dest.clone() }),
+            );
+            operations
+        }
+        Trust::Session(places) => {
+            let file = |content, dest: &Path| BwrapOp::File {
+                content: Content::AtLaunch(content),
+                dest: dest.to_path_buf(),
+                access: Access::ReadOnly,
+            };
+            let cover = |content, dest: &PathBuf| BwrapOp::Cover {
+                content: Content::AtLaunch(content),
+                dest: dest.clone(),
+            };
+            let mut operations = vec![
+                file(AtLaunch::Roots, &policy.trust_place),
+                file(AtLaunch::Authority, Path::new(AUTHORITY)),
+            ];
+            operations.extend(places.directories.iter().cloned().map(BwrapOp::Dir));
+            let apart = |path: &&PathBuf| !places.directories.iter().any(|within| path.starts_with(within));
+            operations.extend(places.bundles.iter().filter(apart).map(|dest| cover(AtLaunch::Roots, dest)));
+            if places.java != Java::None {
+                operations.push(file(AtLaunch::JavaRoots, Path::new(JAVA_ROOTS)));
+                operations.extend(
+                    places.java_stores.iter().filter(apart).map(|dest| cover(AtLaunch::JavaRoots, dest)),
+                );
+            }
+            operations
+        }
     }
 }
 

@@ -61,13 +61,14 @@ fn destination(operation: &BwrapOp) -> Option<&Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::operation::Content;
 
     fn bind(source: &str, dest: &str, access: Access) -> BwrapOp {
         BwrapOp::Bind { source: BindSource::System(source.into()), dest: dest.into(), access }
     }
 
     fn cover(dest: &str) -> BwrapOp {
-        BwrapOp::Cover { content: Vec::new(), dest: dest.into() }
+        BwrapOp::Cover { content: Content::Bytes(Vec::new()), dest: dest.into() }
     }
 
     #[test]

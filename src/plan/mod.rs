@@ -4,6 +4,7 @@ pub mod bwrap;
 pub mod compile;
 mod etc;
 pub mod inner;
+pub mod late;
 pub mod mounts;
 pub mod operation;
 pub mod proc;

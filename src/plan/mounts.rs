@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Kind, Result};
 use crate::plan::StoreOp;
-use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp, Missing, below};
+use crate::plan::operation::{Access, BindSource, BwrapOp, Content, DoorOp, Missing, below};
 use crate::policy::files::{FileRule, FileRules, Shape, Source, Tree, inside};
 use crate::policy::{Hidden, ProtectedPath};
 
@@ -108,7 +108,8 @@ impl Mounts {
             }
             Source::Tmpfs => return self.operations.push(BwrapOp::Tmpfs(dest, 0o700)),
             Source::Content(content) => {
-                let file = BwrapOp::File { content: content.clone(), dest, access: rule.access };
+                let content = Content::Bytes(content.clone());
+                let file = BwrapOp::File { content, dest, access: rule.access };
                 return self.operations.push(file);
             }
             Source::Symlink(target) => {

@@ -87,8 +87,8 @@ pub enum BwrapOp {
     },
     /// A file with this content, mode 0444, or 0600 when it may be written.
     File {
-        /// The bytes.
-        content: Vec<u8>,
+        /// What is in it.
+        content: Content,
         /// Where it is.
         dest: PathBuf,
         /// How.
@@ -96,8 +96,8 @@ pub enum BwrapOp {
     },
     /// A read-only file with this content, mounted over one that exists.
     Cover {
-        /// The bytes.
-        content: Vec<u8>,
+        /// What is in it.
+        content: Content,
         /// What it covers.
         dest: PathBuf,
     },
@@ -109,6 +109,28 @@ pub enum BwrapOp {
     Dev(PathBuf),
     /// Makes the mount at the path read-only, without those below it.
     RemountReadOnly(PathBuf),
+}
+
+/// What a file holds that is made for the jail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// What is made when the jail is launched, and is in no plan that is shown.
+    AtLaunch(AtLaunch),
+}
+
+/// What is made at the launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AtLaunch {
+    /// The roots that the jail's programs trust: the host's, and the session's authority.
+    Roots,
+    /// The same for Java.
+    JavaRoots,
+    /// The certificate of the session's authority alone.
+    Authority,
+    /// The copy of a file with stand-ins for its secrets, by its position in `Policy::files_bound`.
+    Masked(usize),
 }
 
 impl BwrapOp {

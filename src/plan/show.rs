@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::config::settings::{Limits, TerminalFilter, TerminalSettings};
-use crate::plan::operation::{Access, BwrapOp, DoorOp, Veil};
+use crate::plan::operation::{Access, AtLaunch, BwrapOp, Content, DoorOp, Veil};
 use crate::plan::seccomp::Debuggers;
 use crate::plan::{NetworkPlan, Plan};
 use crate::policy::files::{FileRule, Source};
@@ -279,12 +279,22 @@ fn bwrap(operation: &BwrapOp) -> String {
             format!("bind {} {} from {}", access(*how), path(dest), path(source.path()))
         }
         BwrapOp::Device { source, dest } => format!("device {} from {}", path(dest), path(source.path())),
-        BwrapOp::File { content, dest, .. } => format!("file {} ({} bytes)", path(dest), content.len()),
-        BwrapOp::Cover { content, dest } => format!("cover {} ({} bytes)", path(dest), content.len()),
+        BwrapOp::File { content: made, dest, .. } => format!("file {} ({})", path(dest), content(made)),
+        BwrapOp::Cover { content: made, dest } => format!("cover {} ({})", path(dest), content(made)),
         BwrapOp::DangerSurroundingProc(dest) => format!("surrounding proc {}", path(dest)),
         BwrapOp::Proc(dest) => format!("proc {}", path(dest)),
         BwrapOp::Dev(dest) => format!("dev {}", path(dest)),
         BwrapOp::RemountReadOnly(dest) => format!("remount read-only {}", path(dest)),
+    }
+}
+
+fn content(content: &Content) -> String {
+    match content {
+        Content::Bytes(bytes) => format!("{} bytes", bytes.len()),
+        Content::AtLaunch(AtLaunch::Roots) => "the host's TLS roots and the session's".to_owned(),
+        Content::AtLaunch(AtLaunch::JavaRoots) => "the same for Java".to_owned(),
+        Content::AtLaunch(AtLaunch::Authority) => "the session's TLS root".to_owned(),
+        Content::AtLaunch(AtLaunch::Masked(_)) => "a copy with stand-ins for its secrets".to_owned(),
     }
 }
 

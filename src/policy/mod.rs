@@ -15,6 +15,7 @@ pub mod origin;
 mod resolve;
 pub mod secrets;
 pub mod terminal;
+pub mod trust;
 pub mod upstream;
 pub mod wild;
 
@@ -42,6 +43,7 @@ use self::glob::Below;
 use self::net::NetPolicy;
 use self::origin::{Origin, Sourced};
 use self::secrets::SecretRule;
+use self::trust::{Trust, TrustPlaces};
 
 /// What the machine contributes: everything that was read of it for this launch.
 #[derive(Debug, Clone)]
@@ -98,10 +100,10 @@ pub struct Facts {
     pub path_entries: Vec<PathBuf>,
     /// The highest Landlock ABI of the kernel, if there is one.
     pub landlock_abi: Option<i32>,
-    /// The trust bundle for the jail, PEM.
+    /// The trust bundle of a jail in whose TLS nobody looks.
     pub trust: Trust,
-    /// The places where this system's programs look for the bundle.
-    pub trust_covers: Vec<PathBuf>,
+    /// Where the roots are.
+    pub trust_places: TrustPlaces,
     /// The host's resolv.conf, for the open network.
     pub resolv_conf: Option<String>,
     /// What is covered wherever a rule shows it.
@@ -215,17 +217,6 @@ impl Asked {
         };
         format!("{how} by `{}` ({})", crate::sanitize::escape(&self.text), self.origin)
     }
-}
-
-/// The trust bundle.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trust {
-    /// The host's own file.
-    Host(PathBuf),
-    /// The host's roots and what the launcher's `SSL_CERT_FILE` adds.
-    Joined(Vec<u8>),
-    /// There is none.
-    None,
 }
 
 /// How a tree is searched.
@@ -411,8 +402,6 @@ pub struct Policy {
     pub trust: Trust,
     /// Where it is found inside.
     pub trust_place: PathBuf,
-    /// The host's own bundles inside, which it covers where it says more.
-    pub trust_covers: Vec<PathBuf>,
     /// What was asked for, for `explain`.
     pub settings: Settings,
 }

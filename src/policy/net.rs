@@ -64,6 +64,12 @@ impl NetPolicy {
         self.inspected(target).is_some()
     }
 
+    /// Whether there is a host to which TLS ends at us.
+    pub fn may_inspect(&self) -> bool {
+        let any = self.inspect == Inspect::All || !self.secret_hosts.is_empty() || !self.http.is_empty();
+        self.mode == NetworkMode::Filtered && any
+    }
+
     /// Why TLS to `target` ends at us; `None` when it does not.
     pub fn inspected(&self, target: &Authority) -> Option<Inspected<'_>> {
         if self.mode != NetworkMode::Filtered || PLAIN_PORTS.contains(&target.port) {

@@ -30,6 +30,7 @@ use crate::plan::seccomp::Debuggers;
 
 use crate::sanitize::escape;
 
+use super::trust::Trust;
 use super::{Facts, NetworkRule, Policy, ProcView, secrets, terminal};
 
 /// Resolves everything. Pure: the same settings and facts give the same policy.
@@ -48,7 +49,8 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     let rules = FileRules::new(files::everywhere(rules, &facts.grants));
     let bound = bindings::resolve(settings, facts, &mut warnings)?;
     let network = network(settings, facts, &bound, &mut warnings)?;
-    let environment = variables::resolve(settings, facts, &rules, &network, &bound, &home);
+    let trust = trust(facts, &network);
+    let environment = variables::resolve(settings, facts, &rules, &network, &trust, &bound, &home);
     warnings.extend(env::unset(settings, &facts.environment));
     let secrets = secrets::decide(settings, &facts.project, &facts.secrets, &facts.grants);
     warnings.extend(secrets::warning(&secrets));
@@ -95,9 +97,8 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         proc_view,
         limits: settings.limits.clone(),
         warnings,
-        trust: facts.trust.clone(),
+        trust,
         trust_place: etc::TRUST.into(),
-        trust_covers: facts.trust_covers.clone(),
         settings: settings.clone(),
         home,
     })
@@ -310,6 +311,14 @@ fn network(
         ech: settings.ech.value,
         secret_hosts: bound.hosts(),
     })))
+}
+
+/// The roots of the jail: with the session's authority where we look into TLS.
+fn trust(facts: &Facts, network: &NetworkRule) -> Trust {
+    match network {
+        NetworkRule::Filtered(net) if net.may_inspect() => Trust::Session(facts.trust_places.clone()),
+        _ => facts.trust.clone(),
+    }
 }
 
 /// Each port once, as it was first named.

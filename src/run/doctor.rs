@@ -17,6 +17,7 @@ use crate::host::kernel::Kernel;
 use crate::launch::keeper::Keeper;
 use crate::launch::protocol::{LISTENERS, Reply, Request as Ask};
 use crate::launch::start::{Supplies, held, order};
+use crate::plan::late::Late;
 use crate::report;
 use crate::sanitize::escape;
 use crate::sys::process::{own_signals, own_umask};
@@ -107,7 +108,8 @@ fn trial() -> Result<()> {
     )?;
     let streams = Streams { stdin: Stream::Other, stdout: Stream::Other, stderr: Stream::Other };
     let supplies = Supplies { data: &prepared.data, covered: &prepared.covered, sources: &prepared.sources };
-    order(&keeper, &prepared.plan, &supplies, &streams, None)?;
+    let plan = prepared.plan.completed(&Late::empty(&prepared.plan))?;
+    order(&keeper, &plan, &supplies, &streams, None)?;
     let held = held(&keeper)?;
     if held.listeners.len() != LISTENERS {
         return Err(Error::new(

@@ -18,7 +18,7 @@ static KEEP: &[(&[&str], Value)] = &[
     (&["source", "*", "branch"], Value::Plain),
     (&["source", "*", "tag"], Value::Plain),
     (&["source", "*", "rev"], Value::Plain),
-    (&["http", "cainfo"], Value::Path),
+    (&["http", "cainfo"], Value::Roots),
     (&["http", "check-revoke"], Value::Plain),
     (&["http", "timeout"], Value::Plain),
     (&["http", "low-speed-limit"], Value::Plain),

@@ -22,6 +22,13 @@ impl Gather<'_> {
         match kind {
             Value::Plain => (!text.contains("://") && !text.contains('@')).then(|| text.to_owned()),
             Value::Path => self.visible(Path::new(text)).then(|| text.to_owned()),
+            Value::Roots => {
+                let path = Path::new(text);
+                self.visible(path).then(|| {
+                    self.config.roots.push(path.to_path_buf());
+                    text.to_owned()
+                })
+            }
             Value::Sources => {
                 let mut clean = String::new();
                 for part in parts(text) {

@@ -28,6 +28,8 @@ pub struct ToolConfig {
     /// Existing files and directories that the settings name and that no jail shows anyway, free of symlinks: TLS roots,
     /// directories of packages. To be mounted read-only.
     pub mounts: Vec<PathBuf>,
+    /// The files of TLS roots among the settings.
+    pub roots: Vec<PathBuf>,
     /// The hosts of the registries that the settings name, in lower case, with `:PORT` when the URL has one; each once.
     pub registries: Vec<String>,
     /// Which settings were left out because a login in them cannot be told from the rest.
@@ -48,6 +50,8 @@ impl ToolConfig {
         config.registries.dedup();
         config.mounts.sort();
         config.mounts.dedup();
+        config.roots.sort();
+        config.roots.dedup();
         config.warnings.sort();
         config.warnings.dedup();
         config

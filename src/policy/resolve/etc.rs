@@ -10,7 +10,7 @@ use crate::policy::http_rule::HttpRule;
 use crate::policy::net::NetPolicy;
 use crate::policy::origin::{Layer, Sourced};
 use crate::policy::secrets::SecretRule;
-use crate::policy::{Asked, Facts, Hidden, NetworkRule, ProtectedPath, Trust};
+use crate::policy::{Asked, Facts, Hidden, NetworkRule, ProtectedPath};
 use crate::sanitize::escape;
 
 use super::bindings::{Bound, listed};
@@ -68,9 +68,6 @@ pub(super) fn made(
     ];
     let mut files: Vec<(PathBuf, Vec<u8>)> =
         made.drain(..).map(|(path, text)| (PathBuf::from(path), text.into_bytes())).collect();
-    if let Trust::Joined(bundle) = &facts.trust {
-        files.push((TRUST.into(), bundle.clone()));
-    }
     if secrets.iter().any(SecretRule::is_masked) {
         files.push((GIT_EXCLUDES.into(), git_excludes(secrets)));
     }

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::config::settings::Settings;
+use crate::config::settings::{EnvValue, Settings};
 use crate::host::system::MountKind;
 use crate::host::toolchains::InstallRow;
 use crate::plan::operation::Access;
 use crate::policy::files::{FileRules, Source};
 use crate::policy::net::PROXY_PORT;
 use crate::policy::origin::{Origin, Sourced};
-use crate::policy::{Facts, NetworkRule, Trust, env};
+use crate::policy::trust::{JAVA_ROOTS, Java, Trust};
+use crate::policy::{Facts, NetworkRule, env};
+use crate::tls::jks::PASSWORD;
 
 use super::bindings::Bound;
 use super::etc::{GIT_CONFIG, TRUST};
@@ -37,6 +39,24 @@ const TRUST_VARIABLES: [&str; 12] = [
     "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
 ];
 
+/// Further ones, of tools whose own setting names another file, which the session's authority is not in: npm, yarn, bundler,
+/// httplib2, composer, hex, Perl's LWP, Julia, Haskell, codex.
+const SESSION_VARIABLES: [&str; 11] = [
+    "npm_config_cafile",
+    "NPM_CONFIG_CAFILE",
+    "YARN_HTTPS_CA_FILE_PATH",
+    "BUNDLE_SSL_CA_CERT",
+    "HTTPLIB2_CA_CERTS",
+    "COMPOSER_CAFILE",
+    "HEX_CACERTS_PATH",
+    "PERL_LWP_SSL_CA_FILE",
+    "JULIA_SSL_CA_ROOTS_PATH",
+    "SYSTEM_CERTIFICATE_PATH",
+    "CODEX_CA_CERTIFICATE",
+];
+/// What leads Java to its roots. Each Java prints it at its start, so that it is set only where it has to be.
+const JAVA_OPTIONS: &str = "JAVA_TOOL_OPTIONS";
+
 /// Git settings that must win over the repository's own: nothing that would write `.git/config` behind a commit, and no
 /// signing with a key that is not here.
 const GIT_OVERRIDES: [(&str, &str); 4] = [
@@ -52,6 +72,7 @@ pub(super) fn resolve(
     facts: &Facts,
     rules: &FileRules,
     network: &NetworkRule,
+    trust: &Trust,
     bound: &Bound,
     home: &Path,
 ) -> BTreeMap<String, Sourced<OsString>> {
@@ -106,9 +127,17 @@ pub(super) fn resolve(
     }
     set("GIT_CONFIG_COUNT", GIT_OVERRIDES.len().to_string().into(), "git settings of the jail");
     set("GIT_CONFIG_SYSTEM", GIT_CONFIG.into(), "the user's harmless git settings");
-    if facts.trust != Trust::None {
+    if *trust != Trust::None {
         for name in TRUST_VARIABLES {
             set(name, TRUST.into(), "the jail's trust bundle");
+        }
+    }
+    if let Trust::Session(places) = trust {
+        for name in SESSION_VARIABLES {
+            set(name, TRUST.into(), "the jail's trust bundle");
+        }
+        if places.java == Java::Own {
+            set(JAVA_OPTIONS, java_options(settings, facts), "the jail's trust bundle for Java");
         }
     }
     if matches!(network, NetworkRule::Off) {
@@ -124,9 +153,29 @@ pub(super) fn resolve(
             set(name, OWN_HOSTS.into(), "the jail's own servers");
         }
     }
+    let java = ours.get(JAVA_OPTIONS).cloned();
     let mut variables = env::resolve(settings, &facts.environment, ours);
+    // What the user names for it is in ours too.
+    variables.extend(java.map(|java| (JAVA_OPTIONS.to_owned(), java)));
     variables.retain(|name, _| !bound.holds(name));
     variables
+}
+
+/// The options for Java, behind those that the user names.
+fn java_options(settings: &Settings, facts: &Facts) -> OsString {
+    let named = settings.env.get(JAVA_OPTIONS).and_then(|wanted| match &wanted.value {
+        EnvValue::Set(value) => Some(OsString::from(value)),
+        EnvValue::Pass => facts.environment.get(std::ffi::OsStr::new(JAVA_OPTIONS)).cloned(),
+    });
+    let mut options = named.filter(|named| !named.is_empty()).unwrap_or_default();
+    if !options.is_empty() {
+        options.push(" ");
+    }
+    options.push(format!(
+        "-Djavax.net.ssl.trustStore={JAVA_ROOTS} -Djavax.net.ssl.trustStoreType=jks \
+         -Djavax.net.ssl.trustStorePassword={PASSWORD}"
+    ));
+    options
 }
 
 /// PATH inside: the launcher's entries that exist inside and are not the project's, in their order.
