@@ -16,7 +16,7 @@ pub struct Counters {
     /// Denied questions for names, which cost a jail nothing: they must not push the connections out.
     questions: Targets,
     stripped: BTreeMap<String, u64>,
-    /// Stand-ins that went astray, by name and target.
+    /// Fakes that went astray, by name and target.
     strays: BTreeMap<(String, String), u64>,
     guarded: Vec<String>,
     /// What is handed over.
@@ -78,7 +78,7 @@ impl Counters {
         }
     }
 
-    /// What alarms: something inside sent a stand-in where no request of the user's needs it.
+    /// What alarms: something inside sent a fake where no request of the user's needs it.
     fn alarm(&self) -> Option<String> {
         let counts =
             self.strays.iter().map(|((name, target), count)| (format!("{name} to {target}"), *count));
@@ -87,7 +87,7 @@ impl Counters {
             return None;
         }
         Some(format!(
-            "ALARM: stand-ins for secrets were sent where they do not belong: {}; the real ones were not sent there",
+            "ALARM: fakes of secrets were sent where they do not belong: {}; the real ones were not sent there",
             shown(&counts)
         ))
     }
@@ -302,7 +302,7 @@ mod tests {
         counters.count(&net("a.example", Verdict::Denied, 1));
         counters.count(&used("evil.example", SecretWhat::Stray, 2));
         counters.count(&used("evil.example", SecretWhat::Stray, 1));
-        let alarm = "ALARM: stand-ins for secrets were sent where they do not belong: KEY to evil.example:443 (3); the \
+        let alarm = "ALARM: fakes of secrets were sent where they do not belong: KEY to evil.example:443 (3); the \
                      real ones were not sent there";
         assert_eq!(counters.guarded(), [alarm]);
         assert_eq!(counters.summary()[0], alarm);

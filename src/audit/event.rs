@@ -47,7 +47,7 @@ pub struct Start {
     pub home: HomeMode,
     /// Where the agent's state is kept.
     pub state: StateMode,
-    /// The names of the secrets that the jail has stand-ins for.
+    /// The names of the secrets that the jail has fakes for.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "foreign_list", default)]
     pub secrets: Vec<String>,
     /// What the kernel enforces.
@@ -141,11 +141,11 @@ pub struct SecretUse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SecretWhat {
-    /// The value was put in for its stand-in.
+    /// The value was put in for its fake.
     Used,
-    /// The stand-in was sent where it is not bound, and stayed as it is.
+    /// The fake was sent where it is not bound, and stayed as it is.
     Stray,
-    /// An answer carried the value, and got the stand-in in its place.
+    /// An answer carried the value, and got the fake in its place.
     Scrubbed,
 }
 
@@ -226,7 +226,7 @@ pub struct Totals {
     pub stripped: u64,
     /// Notes about guarded paths.
     pub guarded: u64,
-    /// Stand-ins for secrets that were sent where they are not bound.
+    /// Fakes for secrets that were sent where they are not bound.
     #[serde(default)]
     pub strays: u64,
 }

@@ -104,7 +104,7 @@ impl Open {
     }
 }
 
-/// Kinds of uses that get a record of their own in a minute: a jail that sends a stand-in to ever new hosts must not fill
+/// Kinds of uses that get a record of their own in a minute: a jail that sends a fake to ever new hosts must not fill
 /// the log.
 const MAX_TARGETS: usize = 200;
 

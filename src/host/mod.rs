@@ -4,6 +4,7 @@
 //! other rooms take what they look at as arguments, so that a launch pays only for what it asks.
 
 pub mod agents;
+mod bound;
 pub mod bwrap;
 pub mod command;
 pub mod credentials;

@@ -5,7 +5,7 @@
 mod command;
 mod env_file;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
@@ -90,6 +90,18 @@ impl Values {
             Some(value) => Ok(value),
         }
     }
+}
+
+/// The names that env files give values for.
+///
+/// # Errors
+/// As [`Values::read`].
+pub fn names(files: &[PathBuf], written: &Written) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for file in files {
+        names.extend(env_file::read(file, written)?.into_keys());
+    }
+    Ok(names)
 }
 
 fn launcher(host: &Host, name: &str) -> Option<Bytes> {
@@ -202,7 +214,7 @@ mod tests {
             let found = file(&top.join(path), &written).map(|(_, real)| real);
             assert_eq!(found.as_ref().ok(), want.map(|want| top.join(want)).as_ref(), "{path}: {found:?}");
         }
-        let big = fs::File::create(top.join("big")).unwrap();
+        let big = File::create(top.join("big")).unwrap();
         big.set_len(MAX_FILE + 1).unwrap();
         assert!(file(&top.join("big"), &written).unwrap_err().to_string().contains("more than"));
         let fifo = top.join("fifo");

@@ -20,13 +20,14 @@ use super::grants::Bounds;
 use super::needs::Needs;
 use super::project::Project;
 use super::protected::Channel;
+use super::secret_sources::{self, Written};
 use super::secrets;
 use super::state::{self, HostState};
 use super::system::{Extent, MountKind, SystemMount, mounts};
 use super::toolchains::Toolchain;
 use super::toolconf::ToolConfig;
 use super::toolconf::defaults::registries;
-use super::{Host, agents, credentials, globs, grants, protected, things, toolchains, trust};
+use super::{Host, agents, bound, credentials, globs, grants, protected, things, toolchains, trust};
 
 /// A database of terminals has a directory for each first character, and not more (numbers have two digits).
 const TERMINFO_ENTRIES: usize = 318;
@@ -81,6 +82,11 @@ pub fn survey(
     for directory in &git_outside {
         sources.hold(directory)?;
     }
+    let writable_grants = grants.iter().filter(|grant| grant.access == Access::Writable);
+    let writable_grants = writable_grants.map(|grant| grant.source.clone());
+    let written = Written::new(writable_grants.chain([project.root.clone()]));
+    let env_files: Vec<PathBuf> = settings.env_files.iter().map(|file| file.value.clone()).collect();
+    let file_variables = secret_sources::names(&env_files, &written)?;
     let host_state = HostState::read(host, settings, &project.root, agent.as_ref(), &mut sources, warnings)?;
     warnings.extend(agent.as_ref().and_then(|agent| state::login_hint(host, settings, agent)));
     let written: Vec<&Path> = grants
@@ -136,7 +142,9 @@ pub fn survey(
         protected::channels(host, &walked, &shown_trees, &named, settings.profile.value, warnings)?;
     let devbox_roots =
         if settings.profile.value == Profile::Devbox { devbox_roots(&host.root) } else { Vec::new() };
-    let veiled = if settings.deny_files.is_empty() && settings.mask_files.is_empty() {
+    let secret_files = bound::places(settings);
+    let wanted = bound::globs(settings)?;
+    let veiled = if wanted.deny.is_empty() && wanted.mask.is_empty() {
         Veiled::default()
     } else {
         let shown = needs.iter().chain(toolchains.iter().flat_map(|toolchain| &toolchain.mounts));
@@ -155,7 +163,7 @@ pub fn survey(
                 .collect::<Vec<_>>(),
             own: &own,
         };
-        globs::find(&settings.deny_files, &settings.mask_files, &ground, warnings)?
+        globs::find(&wanted.deny, &wanted.mask, &ground, warnings)?
     };
     // What was looked at is what was held: nothing changed its name meanwhile.
     sources.confirm()?;
@@ -169,11 +177,12 @@ pub fn survey(
     Ok(Facts {
         user: host.user.clone(),
         environment: host.environment.vars.clone(),
-        file_variables: Default::default(),
+        file_variables,
         project: project.root.clone(),
         cwd: host.cwd.clone().unwrap_or_else(|| project.root.clone()),
         trees,
         secrets,
+        secret_files,
         git_outside,
         program: command.program.clone(),
         argv: arguments,

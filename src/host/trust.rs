@@ -162,7 +162,10 @@ pub fn entries(host: &Host, places: &TrustPlaces, bundle: &Path, hash: &str) -> 
             let dest = directory.join(name);
             let java = places.java_stores.iter().find(|store| store.starts_with(&dest));
             match java.filter(|_| places.java != Java::None) {
-                Some(store) => operations.push(link(JAVA_ROOTS.into(), store.clone())),
+                Some(store) => {
+                    operations.extend(store.parent().map(|above| BwrapOp::Dir(above.to_path_buf())));
+                    operations.push(link(JAVA_ROOTS.into(), store.clone()));
+                }
                 None if places.bundles.contains(&dest) => operations.push(link(bundle.into(), dest)),
                 None => operations.push(link(shown.join(name), dest)),
             }
@@ -268,9 +271,14 @@ mod tests {
         let (operations, warnings) = entries(&host, &found.places, Path::new("/b.pem"), "0a1b2c3d");
         let mut links: Vec<(String, String)> = operations
             .iter()
-            .map(|operation| match operation {
-                BwrapOp::Symlink { target, dest } => {
-                    (dest.strip_prefix(certs).unwrap().display().to_string(), target.display().to_string())
+            .filter_map(|operation| match operation {
+                BwrapOp::Symlink { target, dest } => Some((
+                    dest.strip_prefix(certs).unwrap().display().to_string(),
+                    target.display().to_string(),
+                )),
+                BwrapOp::Dir(dest) => {
+                    assert_eq!(*dest, certs.join("java"));
+                    None
                 }
                 other => panic!("{other:?}"),
             })

@@ -8,8 +8,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, open, openat, openat2, renameat,
-    unlinkat,
+    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, chmod, fstat, mkdirat, open, openat, openat2,
+    renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -134,20 +134,45 @@ impl Store {
     /// When it cannot be written, or a directory stands there.
     pub fn write(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let fail = |error: Errno| failed(&self.path.join(path), error);
+        let (place, new, parent, name) = self.written(path, bytes)?;
+        renameat(&place, &new, &parent, name).map_err(fail)
+    }
+
+    /// Makes a file with these bytes, unless there is one. Returns what is in it then: of several who do so at once one
+    /// wins.
+    ///
+    /// # Errors
+    /// When it cannot be made or read, or is longer than `bytes`.
+    pub fn once(&self, path: &Path, bytes: &[u8]) -> Result<Vec<u8>> {
+        let (place, new, parent, name) = self.written(path, bytes)?;
+        match renameat_with(&place, &new, &parent, name, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(bytes.to_vec()),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(failed(&self.path.join(path), error)),
+        }
+        let _ = unlinkat(&place, &new, AtFlags::empty());
+        let there = self.read(path, bytes.len() as u64);
+        there.ok().flatten().ok_or_else(|| failed(&self.path.join(path), "it was made and removed meanwhile"))
+    }
+
+    /// Writes `bytes` where no agent can put anything in the way. Returns that directory and the name there, and the
+    /// directory, which is made, and the name that it is for.
+    fn written<'p>(&self, path: &'p Path, bytes: &[u8]) -> Result<(OwnedFd, String, OwnedFd, &'p OsStr)> {
+        let fail = |error: Errno| failed(&self.path.join(path), error);
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(fail(Errno::INVAL));
         };
         let parent = make(&self.path, &self.root, parent)?;
-        // Made where no agent can put anything in the way; another launch may do the same at this moment.
+        // Another launch may do the same at this moment, or another thread.
         let place = make(&self.path, &self.root, Path::new("state"))?;
-        let new = format!(".new-{}", std::process::id());
+        let new = format!(".new-{}", rustix::thread::gettid().as_raw_nonzero());
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // One of a launch that was killed.
         let _ = unlinkat(&place, &new, AtFlags::empty());
         let file = openat(&place, &new, flags, Mode::RUSR | Mode::WUSR).map_err(fail)?;
         let written = fs::File::from(file).write_all(bytes);
         written.map_err(|error| failed(&self.path.join(path), error))?;
-        renameat(&place, &new, &parent, name).map_err(fail)
+        Ok((place, new, parent, name))
     }
 
     /// Makes the directories on the way to a mount point below `path` usable, as far as there are any: what the agent did

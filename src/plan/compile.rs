@@ -120,7 +120,7 @@ fn parents(operations: &[BwrapOp], shown: &[DoorOp]) -> Vec<BwrapOp> {
     let mounted: Vec<&Path> = operations.iter().filter_map(BwrapOp::mounted).collect();
     let missing: BTreeSet<&Path> = operations
         .iter()
-        .filter_map(BwrapOp::made)
+        .filter_map(BwrapOp::placed)
         .chain(shown.iter().filter_map(DoorOp::shown))
         .flat_map(|dest| dest.ancestors().skip(1))
         .filter(|parent| *parent != Path::new("/") && !mounted.iter().any(|mount| parent.starts_with(mount)))
@@ -187,9 +187,10 @@ fn trust(policy: &Policy) -> Vec<BwrapOp> {
                 access: Access::ReadOnly,
             }];
             operations.extend(
-                covers
-                    .iter()
-                    .map(|dest| BwrapOp::Cover { content: Content::Bytes(bundle.clone()), dest: dest.clone() }),
+                covers.iter().map(|dest| BwrapOp::Cover {
+                    content: Content::Bytes(bundle.clone()),
+                    dest: dest.clone(),
+                }),
             );
             operations
         }

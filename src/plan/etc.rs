@@ -15,8 +15,7 @@ const ETC: &str = "/etc";
 pub fn take(operations: &mut Vec<BwrapOp>, others: &[BwrapOp]) -> (Option<BwrapOp>, Vec<DoorOp>) {
     let staged = Path::new(STAGING).join("etc");
     let all = operations.iter().chain(others);
-    let dests: Vec<PathBuf> =
-        all.filter_map(|operation| destination(operation).map(Path::to_path_buf)).collect();
+    let dests: Vec<PathBuf> = all.filter_map(|operation| operation.placed().map(Path::to_path_buf)).collect();
     let mut shows = Vec::new();
     operations.retain(|operation| match show(operation, &dests, &staged) {
         Some(show) => {
@@ -48,14 +47,6 @@ fn show(operation: &BwrapOp, dests: &[PathBuf], staged: &Path) -> Option<DoorOp>
         dest: dest.clone(),
         host: source.clone(),
     })
-}
-
-/// What an operation makes or covers; the directories on the way to it are nobody's.
-fn destination(operation: &BwrapOp) -> Option<&Path> {
-    match operation {
-        BwrapOp::Cover { dest, .. } => Some(dest),
-        operation => operation.made(),
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a plan leaves to the launch: the session's authority, and copies and variables with stand-ins for secrets.
+//! What a plan leaves to the launch: the session's authority, and copies and variables with fakes of secrets.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -22,6 +22,7 @@ pub struct Mounts {
     /// What is made in our own directories first.
     pub store: Vec<StoreOp>,
     sources: usize,
+    copies: usize,
 }
 
 impl Mounts {
@@ -54,7 +55,10 @@ impl Mounts {
                 }
             }
         }
-        mounts.door.extend(holed.into_iter().rev().chain(whole).map(hide));
+        for hidden in holed.into_iter().rev().chain(whole) {
+            mounts.door.push(hide(hidden));
+            mounts.copy(hidden);
+        }
         for path in protected.iter().filter(|path| !path.is_covered) {
             mounts.door.push(DoorOp::Pin {
                 root: path.root.clone(),
@@ -93,6 +97,21 @@ impl Mounts {
         Ok(())
     }
 
+    /// What is shown on top of a cover.
+    fn copy(&mut self, hidden: &Hidden) {
+        let Some(copy) = hidden.copy else { return };
+        let staged = Path::new(STAGING).join(format!("copy-{}", self.copies));
+        self.copies += 1;
+        self.operations.push(staged_copy(Content::AtLaunch(copy), staged.clone()));
+        self.door.push(DoorOp::Place {
+            staged,
+            root: hidden.root.clone(),
+            below: hidden.below.clone(),
+            missing: Missing::Refuse,
+            access: Access::ReadOnly,
+        });
+    }
+
     fn source(&mut self, rule: &FileRule, dest: PathBuf, store: &Path) {
         let source = match &rule.source {
             Source::Host(path) if rule.tree == Tree::Fixed => BindSource::System(path.clone()),
@@ -112,6 +131,13 @@ impl Mounts {
                 let file = BwrapOp::File { content, dest, access: rule.access };
                 return self.operations.push(file);
             }
+            Source::AtLaunch(content) => {
+                let content = Content::AtLaunch(*content);
+                return self.operations.push(match dest.starts_with(STAGING) {
+                    true => staged_copy(content, dest),
+                    false => BwrapOp::Cover { content, dest },
+                });
+            }
             Source::Symlink(target) => {
                 return self.operations.push(BwrapOp::Symlink { target: target.clone(), dest });
             }
@@ -127,6 +153,12 @@ impl Mounts {
             _ => BwrapOp::Bind { source, dest, access: rule.access },
         });
     }
+}
+
+/// A file that waits for its place, where it is read-only. Its mode is one that programs want for secrets. (The kernel moves
+/// no file that is removed, as that of a cover is.)
+fn staged_copy(content: Content, dest: PathBuf) -> BwrapOp {
+    BwrapOp::File { content, dest, access: Access::Writable }
 }
 
 fn hide(hidden: &Hidden) -> DoorOp {

@@ -129,7 +129,7 @@ pub enum AtLaunch {
     JavaRoots,
     /// The certificate of the session's authority alone.
     Authority,
-    /// The copy of a file with stand-ins for its secrets, by its position in `Policy::files_bound`.
+    /// The copy of a file with fakes of its secrets, by its position in `Policy::files_bound`.
     Masked(usize),
 }
 
@@ -147,6 +147,14 @@ impl BwrapOp {
             | Self::Device { dest, .. }
             | Self::File { dest, .. } => Some(dest),
             Self::Cover { .. } | Self::RemountReadOnly(_) => None,
+        }
+    }
+
+    /// Where it makes or covers something.
+    pub fn placed(&self) -> Option<&Path> {
+        match self {
+            Self::Cover { dest, .. } => Some(dest),
+            operation => operation.made(),
         }
     }
 

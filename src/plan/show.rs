@@ -266,6 +266,7 @@ fn source(rule: &FileRule) -> String {
         Source::Store(place, _) => format!("ai-jail's own {}", path(place)),
         Source::Tmpfs => "a tmpfs".to_owned(),
         Source::Content(content) => format!("made, {} bytes", content.len()),
+        Source::AtLaunch(made) => content(&Content::AtLaunch(*made)),
         Source::Symlink(target) => format!("a symlink to {}", path(target)),
     }
 }
@@ -294,7 +295,7 @@ fn content(content: &Content) -> String {
         Content::AtLaunch(AtLaunch::Roots) => "the host's TLS roots and the session's".to_owned(),
         Content::AtLaunch(AtLaunch::JavaRoots) => "the same for Java".to_owned(),
         Content::AtLaunch(AtLaunch::Authority) => "the session's TLS root".to_owned(),
-        Content::AtLaunch(AtLaunch::Masked(_)) => "a copy with stand-ins for its secrets".to_owned(),
+        Content::AtLaunch(AtLaunch::Masked(_)) => "a copy with fakes of its secrets".to_owned(),
     }
 }
 
@@ -334,6 +335,7 @@ fn veil(veil: Veil) -> &'static str {
 
 fn how(hidden: &Hidden) -> &'static str {
     match (hidden.is_asked, hidden.veil) {
+        _ if hidden.copy.is_some() => "a copy with fakes",
         (false, _) => "hidden",
         (true, Veil::Empty) => "masked",
         (true, Veil::Closed) => "denied",

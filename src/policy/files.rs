@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::plan::operation::{Access, depth};
+use crate::plan::operation::{Access, AtLaunch, depth};
 use crate::policy::Grant;
 use crate::policy::origin::Origin;
 
@@ -21,6 +21,8 @@ pub enum Source {
     Tmpfs,
     /// A file with this content.
     Content(Vec<u8>),
+    /// A file that is made at the launch.
+    AtLaunch(AtLaunch),
     /// A symlink that says this.
     Symlink(PathBuf),
 }

@@ -8,7 +8,7 @@ mod segment;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 pub use self::segment::Case;
 use self::segment::Shape;
@@ -94,6 +94,15 @@ impl Glob {
             return refused(format!("it has more than {MAX_SEGMENTS} segments"), "write ** for some of them");
         }
         Ok(Self { text: text.to_owned(), anchor, segments })
+    }
+
+    /// The one path, which is absolute; every character of it means itself. `None` for a path with too many parts, or with
+    /// `..` in it.
+    pub fn of_path(path: &Path) -> Option<Self> {
+        let plain = path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+        let segments: Vec<Segment> = names(path).map(|name| Segment::Literal(name.to_owned())).collect();
+        let fits = plain && (1..=MAX_SEGMENTS).contains(&segments.len());
+        fits.then(|| Self { text: path.as_os_str().to_owned(), anchor: Anchor::Root, segments })
     }
 
     /// As it was written.

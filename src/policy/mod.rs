@@ -33,7 +33,7 @@ use crate::host::system::SystemMount;
 use crate::host::toolchains::InstallRow;
 use crate::host::toolconf::defaults::Registry;
 use crate::host::user::User;
-use crate::plan::operation::{Access, Hole, Veil};
+use crate::plan::operation::{Access, AtLaunch, Hole, Veil};
 use crate::plan::seccomp::Debuggers;
 
 use self::bindings::{FileBinding, SecretBinding, SecretMode};
@@ -64,6 +64,8 @@ pub struct Facts {
     pub trees: Vec<ProtectedTree>,
     /// The project's files that hold secrets.
     pub secrets: Vec<SecretFile>,
+    /// Where the files are that the user names as secrets.
+    pub secret_files: Vec<SecretPlace>,
     /// The command as it is started inside.
     pub program: PathBuf,
     /// Its arguments with the zeroth.
@@ -118,6 +120,17 @@ pub struct Facts {
     pub caches: Vec<PathBuf>,
     /// The sources as they were when they were looked at; the launch mounts these.
     pub sources: Sources,
+}
+
+/// Where a file is that the user names as a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretPlace {
+    /// As it was named, absolute.
+    pub named: PathBuf,
+    /// The same without symlinks above it.
+    pub place: PathBuf,
+    /// Where it really is.
+    pub real: PathBuf,
 }
 
 /// Sockets and devices of the host, with what belongs to them.
@@ -297,6 +310,8 @@ pub struct Hidden {
     pub holes: Vec<Hole>,
     /// Whether the user's `deny` or `mask` asks for it.
     pub is_asked: bool,
+    /// What is shown on top of it: a copy with fakes of secrets.
+    pub copy: Option<AtLaunch>,
     /// Why.
     pub reason: String,
 }
@@ -380,6 +395,9 @@ pub struct Policy {
     pub shown_trees: Vec<PathBuf>,
     /// The directory below ai-jail's data directory in which the jail finds what was installed inside.
     pub installed: Option<PathBuf>,
+    /// Where below ai-jail's data directory the seed is from which fakes of secrets are made; `None` where every
+    /// session has its own.
+    pub seed: Option<PathBuf>,
     /// The environment.
     pub environment: BTreeMap<String, Sourced<OsString>>,
     /// The network.

@@ -46,15 +46,17 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     };
     let home = facts.user.home_real.clone();
     let rules = rules(settings, facts, &home, project_access)?;
-    let rules = FileRules::new(files::everywhere(rules, &facts.grants));
+    let mut rules = files::everywhere(rules, &facts.grants);
     let bound = bindings::resolve(settings, facts, &mut warnings)?;
+    rules.extend(bound.rules(facts, &FileRules::new(rules.clone())));
+    let rules = FileRules::new(rules);
     let network = network(settings, facts, &bound, &mut warnings)?;
     let trust = trust(facts, &network);
     let environment = variables::resolve(settings, facts, &rules, &network, &trust, &bound, &home);
     warnings.extend(env::unset(settings, &facts.environment));
     let secrets = secrets::decide(settings, &facts.project, &facts.secrets, &facts.grants);
     warnings.extend(secrets::warning(&secrets));
-    let covers = covers::covers(facts, &rules, &secrets, &mut warnings)?;
+    let covers = covers::covers(facts, &rules, &secrets, &bound, &mut warnings)?;
     let mut protected = protected::protected(settings, facts, &rules, &covers.hidden, &mut warnings);
     protected.extend(covers.pinned);
     let granted = facts.things.opened.iter();
@@ -83,6 +85,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         own: covers.own,
         opened: facts.things.opened.clone(),
         carry: state::carry(settings, facts),
+        seed: home::seed(settings, facts),
         installed: home::installed(settings, facts, &home),
         placeholders: state::placeholders(settings, facts, &rules, &home),
         shown_trees: facts.shown_trees.clone(),

@@ -4,6 +4,7 @@ mod ahead;
 mod doctor;
 mod explain;
 mod handover;
+mod masking;
 mod prepare;
 mod quarantine;
 mod secrets;
@@ -23,6 +24,7 @@ use crate::report::{self, Reporter, Verbosity};
 use crate::sys::process::{own_signals, own_umask};
 
 use self::ahead::Ahead;
+use self::masking::Revokes;
 use self::prepare::{Prepared, Request, prepare};
 
 /// Runs the command in a jail, or shows with `--dry-run` what that would mean. Returns the exit status.
@@ -44,7 +46,13 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     let request = Request { options: &arguments.options, command: &arguments.command, umask, ignored };
     let prepared = Prepared { swept, ..prepare(&host, &request, ahead).map_err(doctor::machine)? };
     match keeper {
-        Some(keeper) => session::run(keeper, &prepared, &reporter),
+        Some(keeper) => {
+            let mut revokes = Revokes::default();
+            let ended = session::run(keeper, &host, &prepared, &mut revokes, &reporter);
+            // After an error, or when it was over before it began.
+            revokes.run().iter().for_each(|line| reporter.warn(line));
+            ended
+        }
         None if arguments.json => {
             report::output_json(&format!("{:#}", show::json(&prepared.policy, &prepared.plan)))
         }

@@ -2,13 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::cli::RunOptions;
 use crate::config::command_line::EnvScalars;
 use crate::config::layers::{Paths, load};
 use crate::config::merge::{Layers, merge};
-use crate::egress::inspect::Inspector;
 use crate::error::{Error, Kind, Result};
 use crate::guard::named::Named;
 use crate::host::Host;
@@ -59,8 +57,6 @@ pub(super) struct Prepared {
     pub(super) covered: Vec<PathBuf>,
     /// What was held when it was looked at.
     pub(super) sources: Sources,
-    /// What reads the traffic with the hosts that need it.
-    pub(super) inspector: Option<Arc<Inspector>>,
 }
 
 /// Reads the machine and the configuration, resolves the policy, compiles the plan. Changes nothing.
@@ -128,7 +124,6 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>, ahead: Ahead) -> Resul
         git: project.git,
         state,
         sources: facts.sources,
-        inspector: None,
     })
 }
 

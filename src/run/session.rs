@@ -15,6 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::guard::live::Live;
 use crate::guard::named::Named;
 use crate::guard::{Guard, Places, left};
+use crate::host::Host;
 use crate::launch::keeper::Keeper;
 use crate::launch::start::{Supplies, order};
 use crate::launch::supervisor::{End, SetUp, Supervisor, Watching, publish};
@@ -27,6 +28,7 @@ use crate::sanitize::escape;
 use crate::terminal::{Class, Report, Terminal};
 
 use super::doctor::cause;
+use super::masking::{self, Masking, Revokes};
 use super::prepare::Prepared;
 use super::{handover, secrets};
 
@@ -45,7 +47,13 @@ const LOG: &str = "log";
 const PRUNE_EVERY: u32 = 16;
 
 /// Runs the prepared session. Returns the exit status.
-pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> Result<u8> {
+pub(super) fn run(
+    keeper: Keeper,
+    host: &Host,
+    prepared: &Prepared,
+    revokes: &mut Revokes,
+    reporter: &Reporter,
+) -> Result<u8> {
     let Prepared { policy, plan, streams, .. } = prepared;
     for warning in &policy.warnings {
         reporter.warn(warning);
@@ -56,13 +64,18 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
     }
     let started = Instant::now();
     let published = publish(plan)?;
+    // A signal from here on ends the session, and not us alone: what was made for it is revoked.
+    let mut supervisor = Supervisor::new(&plan.inner.ignored, published)?;
+    let Masking { plan: completed, inspector, warnings } = masking::begin(host, prepared, revokes)?;
+    let plan = completed.as_ref().unwrap_or(plan);
+    for warning in &warnings {
+        reporter.warn(warning);
+    }
     let terminal = Terminal::open(streams, terminal::classes(&policy.settings.terminal))?;
     let supplies = Supplies { data: &prepared.data, covered: &prepared.covered, sources: &prepared.sources };
     order(&keeper, plan, &supplies, streams, terminal.as_ref()).map_err(cause)?;
     // While the jail is built and held: nothing runs before the log is open.
     let session = SessionId::new(OffsetDateTime::now_utc(), std::process::id());
-    // First, since the guard holds a descriptor for each path that can be renamed with its directory.
-    let mut supervisor = Supervisor::new(&plan.inner.ignored, published)?;
     let mut guard = guard(prepared, &session, reporter)?;
     let record = Arc::new(Record::open(prepared, session, reporter)?);
     record.add(&Event::Start(start_record(policy, prepared)));
@@ -105,17 +118,15 @@ pub(super) fn run(keeper: Keeper, prepared: &Prepared, reporter: &Reporter) -> R
         let logs = prepared.state.join(LOG);
         std::thread::spawn(move || Log::prune(&logs));
     }
-    let watching = Watching {
-        observer: Arc::clone(&record) as Arc<dyn Observer>,
-        inspector: prepared.inspector.clone(),
-    };
+    let watching = Watching { observer: Arc::clone(&record) as Arc<dyn Observer>, inspector };
     guard.iter_mut().for_each(Guard::opens);
     let attended = supervisor.attend(&keeper, plan, held, terminal, watching, live.as_mut());
     // The warden says the end when nothing of the jail is left; after an error it is waited for.
     let keeper = if attended.is_ok() { Some(keeper) } else { None };
     let masked = masked.finish(prepared);
     let finished = guard.map(|guard| guard.finish(live)).unwrap_or_default();
-    for line in finished.lines.iter().chain(&masked) {
+    let revoked = revokes.run();
+    for line in finished.lines.iter().chain(&masked).chain(&revoked) {
         record.add(&note(event::NoteKind::Guard, line));
     }
     handover::report(prepared, finished.handed, &record, reporter);
@@ -350,7 +361,7 @@ fn start_record(policy: &Policy, prepared: &Prepared) -> event::Start {
         hosts,
         home: policy.home_mode.value,
         state: policy.settings.state.value,
-        secrets: Vec::new(),
+        secrets: masking::names(policy).collect(),
         protections: event::Protections {
             landlock_abi: policy.landlock_abi,
             seccomp: true,

@@ -21,6 +21,7 @@ mod later_sessions;
 mod later_tools;
 mod life_cycle;
 mod live_guard;
+mod masking;
 mod missing_protection;
 mod mounts;
 mod network;

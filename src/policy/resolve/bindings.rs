@@ -2,12 +2,16 @@
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
+use std::path::Path;
 
 use crate::config::settings::{EnvValue, NetworkMode, Settings};
 use crate::error::{Error, Kind, Result};
 use crate::host::agents::{Agent, Credential};
+use crate::host::system::MountKind;
+use crate::plan::operation::{Access, AtLaunch};
 use crate::policy::authority::{Authority, Host};
 use crate::policy::bindings::{FileBinding, SecretBinding, SecretMode, ValueFrom};
+use crate::policy::files::{FileRule, FileRules, Shape, Source, Tree};
 use crate::policy::host_rule::{HostPattern, StreamCheck};
 use crate::policy::http_rule::HttpRules;
 use crate::policy::net::PLAIN_PORTS;
@@ -65,6 +69,39 @@ impl Bound {
         }))
     }
 
+    /// The copy of the file at `path`, which has no symlinks above it, when it is one with fakes.
+    pub(super) fn copy(&self, facts: &Facts, path: &Path) -> Option<AtLaunch> {
+        let is_it = |file: &FileBinding| {
+            let mut places = facts.secret_files.iter().filter(|known| known.named == file.path);
+            file.mode == SecretMode::Mask && places.any(|known| known.place == path || known.real == path)
+        };
+        self.files.iter().position(is_it).map(AtLaunch::Masked)
+    }
+
+    /// Rules for the copies of files that nothing else shows.
+    pub(super) fn rules(&self, facts: &Facts, rules: &FileRules) -> Vec<FileRule> {
+        let masked = self.files.iter().enumerate().filter(|(_, file)| file.mode == SecretMode::Mask);
+        let missing = masked.filter_map(|(position, file)| {
+            let known = facts.secret_files.iter().find(|known| known.named == file.path)?;
+            let user = &facts.user;
+            let named = match file.path.strip_prefix(&user.home) {
+                Ok(below) => user.home_real.join(below),
+                Err(_) => file.path.clone(),
+            };
+            // In a tree that is shown there may be a symlink that leads to a file which is not.
+            let dest = [named, known.real.clone()].into_iter().find(|path| !shown(facts, rules, path))?;
+            (!shown(facts, rules, &known.real)).then(|| FileRule {
+                dest,
+                source: Source::AtLaunch(AtLaunch::Masked(position)),
+                shape: Shape::File,
+                access: Access::ReadOnly,
+                tree: Tree::Fixed,
+                origin: file.origin.clone(),
+            })
+        });
+        missing.collect()
+    }
+
     /// The hosts where a secret is put in.
     pub(super) fn hosts(&self) -> Vec<Sourced<HostPattern>> {
         let hosts = self.masked().flat_map(|one| one.hosts.iter().map(move |host| (host, one.origin)));
@@ -74,6 +111,16 @@ impl Bound {
     /// Whether the jail does not inherit a variable, because it gets a fake or nothing.
     pub(super) fn holds(&self, name: &str) -> bool {
         self.variables.iter().any(|binding| binding.name == name)
+    }
+}
+
+/// Whether the jail sees something of the host's at `path`.
+fn shown(facts: &Facts, rules: &FileRules, path: &Path) -> bool {
+    match rules.deciding(path) {
+        Some(rule) => matches!(rule.source, Source::Host(_)),
+        None => {
+            facts.system.iter().any(|mount| mount.kind == MountKind::Bind && path.starts_with(&mount.dest))
+        }
     }
 }
 

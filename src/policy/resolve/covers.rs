@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Kind, Result};
 use crate::host::system::MountKind;
-use crate::plan::operation::{Access, Hole, Veil};
+use crate::plan::operation::{Access, AtLaunch, Hole, Veil};
 use crate::policy::files::{FileRule, FileRules, Shape, Source, inside};
 use crate::policy::secrets::SecretRule;
 use crate::policy::{Cover, CoverKind, Facts, Hidden, Named, ProtectedPath};
+
+use super::bindings;
 
 /// What is covered, and what must keep its place so that it stays covered.
 #[derive(Debug, Default)]
@@ -36,6 +38,7 @@ pub(super) fn covers(
     facts: &Facts,
     rules: &FileRules,
     secrets: &[SecretRule],
+    bound: &bindings::Bound,
     warnings: &mut Vec<String>,
 ) -> Result<Covers> {
     let masked: Vec<Cover> = secrets
@@ -93,7 +96,8 @@ pub(super) fn covers(
         }
         if cover.kind != CoverKind::Way {
             whole = Some((root.clone(), below.clone()));
-            covers.hide(rules, &above, &root, &below, cover);
+            let copy = bound.copy(facts, &cover.path);
+            covers.hide(rules, &above, (&root, &below), cover, copy);
         }
         if let Some(rule) = rule {
             covers.hold(rules, rule, &below, cover);
@@ -201,7 +205,14 @@ fn shown(path: &Path) -> String {
 }
 
 impl Covers {
-    fn hide(&mut self, rules: &FileRules, above: &HashSet<&Path>, root: &Path, below: &Path, cover: &Cover) {
+    fn hide(
+        &mut self,
+        rules: &FileRules,
+        above: &HashSet<&Path>,
+        (root, below): (&Path, &Path),
+        cover: &Cover,
+        copy: Option<AtLaunch>,
+    ) {
         let path = inside(root, below);
         let holes = if above.contains(path.as_path()) { holes(rules, &path) } else { Vec::new() };
         self.hidden.push(Hidden {
@@ -211,6 +222,7 @@ impl Covers {
             veil: veil(cover).unwrap_or(Veil::Empty),
             holes,
             is_asked: matches!(cover.kind, CoverKind::Asked(..)),
+            copy: copy.filter(|_| veil(cover) == Some(Veil::Empty)),
             reason: cover.reason.clone(),
         });
     }

@@ -296,7 +296,12 @@ fn covered(text: &mut String, facts: &Facts, hidden: &[Hidden]) {
             "masked by the user: something empty is in its place (ask the user to change --mask or filesystem.mask; do not commit it as empty)",
         ),
     ] {
-        let globs: Vec<&Asked> = facts.asked.iter().filter(|asked| asked.veil == veil).collect();
+        let is_copy = |asked: &Asked| {
+            veil == Veil::Empty
+                && facts.secret_files.iter().any(|known| known.named.as_os_str() == asked.text)
+        };
+        let globs: Vec<&Asked> =
+            facts.asked.iter().filter(|asked| asked.veil == veil && !is_copy(asked)).collect();
         if globs.is_empty() {
             continue;
         }
@@ -304,7 +309,8 @@ fn covered(text: &mut String, facts: &Facts, hidden: &[Hidden]) {
         for asked in globs {
             text.push_str(&format!("  what matches {}\n", escape(&asked.text)));
         }
-        let paths = hidden.iter().filter(|hidden| hidden.is_asked && hidden.veil == veil);
+        let paths =
+            hidden.iter().filter(|hidden| hidden.is_asked && hidden.veil == veil && hidden.copy.is_none());
         list(text, paths.map(|hidden| inside(&hidden.root, &hidden.below)));
     }
 }

@@ -48,6 +48,11 @@ pub(super) fn place(facts: &Facts) -> PathBuf {
         .join(facts.agent.as_ref().map_or("none", |agent| agent.name.0.as_str()))
 }
 
+/// The seed of the home, beside it.
+pub(super) fn seed(settings: &Settings, facts: &Facts) -> Option<PathBuf> {
+    (settings.home.value == HomeMode::Persistent).then(|| place(facts).join("seed"))
+}
+
 /// The home under the name that `HOME` has outside, where that leads through a symlink (`/home` to `/var/home`).
 pub(super) fn other_spelling(settings: &Settings, facts: &Facts) -> Option<FileRule> {
     let (spelled, real) = (&facts.user.home, &facts.user.home_real);

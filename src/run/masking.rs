@@ -1,0 +1,164 @@
+//! The secrets of one session: their values are read outside, the jail gets fakes, and a certificate authority of the
+//! session lets the values be put in on the way to their hosts.
+
+mod authority;
+mod revokes;
+mod seed;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+
+use crate::egress::inspect::Inspector;
+use crate::error::{Error, Kind, Result};
+use crate::host::Host;
+use crate::host::secret_sources::{Command, Values, Written, file};
+use crate::plan::Plan;
+use crate::plan::late::Late;
+use crate::plan::operation::AtLaunch;
+use crate::policy::Policy;
+use crate::policy::bindings::{FileBinding, SecretBinding, SecretMode, ValueFrom};
+use crate::policy::trust::Trust;
+use crate::sanitize::escape;
+use crate::secrets::{FileMask, Secret, SecretValue, Sentinel, Vault, mask_file, sentinel};
+
+use super::prepare::Prepared;
+
+pub(super) use self::revokes::Revokes;
+
+/// What was made for a session.
+#[derive(Debug, Default)]
+pub(super) struct Masking {
+    /// The plan with what was made; `None` when there is nothing to add to it.
+    pub(super) plan: Option<Plan>,
+    /// What it takes to look into TLS, where that is done.
+    pub(super) inspector: Option<Arc<Inspector>>,
+    /// What the user should know.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Reads the values and makes what stands for them. What has to be revoked is in `revokes` from the moment that it is there.
+///
+/// # Errors
+/// When a value is missing or cannot be masked: nothing runs then.
+pub(super) fn begin(host: &Host, prepared: &Prepared, revokes: &mut Revokes) -> Result<Masking> {
+    let policy = &prepared.policy;
+    let has_secrets = names(policy).next().is_some();
+    if !has_secrets && !matches!(policy.trust, Trust::Session(_)) {
+        return Ok(Masking::default());
+    }
+    protect_memory()?;
+    let mut late = Late::default();
+    let secrets = if has_secrets { secrets(host, prepared, &mut late, revokes)? } else { Vec::new() };
+    let mut warnings = Vec::new();
+    let inspector = match &policy.trust {
+        Trust::Session(places) => {
+            let vault = Arc::new(Vault::new(secrets));
+            Some(Arc::new(authority::inspector(
+                host,
+                places,
+                vault,
+                &policy.trust_place,
+                &mut late,
+                &mut warnings,
+            )?))
+        }
+        // Nobody puts a value in anywhere, so that none is kept.
+        Trust::Host(_) | Trust::Joined(..) | Trust::None => None,
+    };
+    Ok(Masking { plan: Some(prepared.plan.completed(&late)?), inspector, warnings })
+}
+
+/// How the secrets that the jail has fakes for are called.
+pub(super) fn names(policy: &Policy) -> impl Iterator<Item = String> {
+    let variables = policy.bindings.iter().filter(|binding| binding.mode == SecretMode::Mask);
+    let files = policy.files_bound.iter().filter(|binding| binding.mode == SecretMode::Mask);
+    variables.map(|binding| binding.name.clone()).chain(files.map(name_of))
+}
+
+fn name_of(binding: &FileBinding) -> String {
+    binding.path.to_string_lossy().into_owned()
+}
+
+/// From here on nothing of this process is in a dump of its memory, and no other program of the user's can look into it.
+fn protect_memory() -> Result<()> {
+    let failed = |error| {
+        Error::new(Kind::Setup, "the memory of ai-jail cannot be protected")
+            .because(error)
+            .hint("without that secrets could be left in a dump; leave them out to run without")
+    };
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).map_err(failed)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed)
+}
+
+fn secrets(host: &Host, prepared: &Prepared, late: &mut Late, revokes: &mut Revokes) -> Result<Vec<Secret>> {
+    let policy = &prepared.policy;
+    let trees = prepared.trees.iter().map(|tree| tree.root.clone());
+    let written = Written::new(trees.chain([policy.project.clone(), prepared.data.clone()]));
+    let seed = seed::of(&prepared.data, policy.seed.as_deref())?;
+    let masked: Vec<&SecretBinding> =
+        policy.bindings.iter().filter(|binding| binding.mode == SecretMode::Mask).collect();
+    let read = masked.iter().filter(|binding| binding.from == ValueFrom::Environment);
+    let env_files: Vec<PathBuf> = policy.settings.env_files.iter().map(|file| file.value.clone()).collect();
+    let mut values = Values::read(host, read.map(|binding| binding.name.as_str()), &env_files, &written)?;
+    // All are found before the first is run.
+    let find = |words: &Vec<String>| Command::find(host, words, &written);
+    let commands = masked.iter().map(|binding| {
+        let from = match &binding.from {
+            ValueFrom::Environment => None,
+            ValueFrom::Command(words) => Some(find(words)?),
+        };
+        Ok((from, binding.revoke.as_ref().map(find).transpose()?))
+    });
+    let commands = commands.collect::<Result<Vec<_>>>()?;
+    let mut secrets: Vec<Secret> = Vec::new();
+    for (binding, (from, revoke)) in masked.into_iter().zip(commands) {
+        let name = &binding.name;
+        let mut bytes = match from {
+            None => values.take(name)?,
+            Some(command) => command.print(name)?,
+        };
+        if let Some(command) = revoke {
+            revokes.add(name, command, bytes.clone());
+        }
+        let refused = |error: &dyn std::fmt::Display| {
+            Error::new(Kind::Refused, format!("the secret {} cannot be masked", escape(name.as_str())))
+                .because(error)
+        };
+        let value = SecretValue::new(std::mem::take(&mut *bytes)).map_err(|error| refused(&error))?;
+        let taken: Vec<&Sentinel> = secrets.iter().map(|secret| &secret.sentinel).collect();
+        let sentinel = sentinel(&seed, name, &value, &taken).map_err(|error| refused(&error))?;
+        late.environment.insert(name.clone(), sentinel.as_str().into());
+        secrets.push(Secret {
+            name: name.clone(),
+            value,
+            sentinel,
+            hosts: binding.hosts.clone(),
+            places: binding.places,
+        });
+    }
+    for (position, binding) in policy.files_bound.iter().enumerate() {
+        if binding.mode != SecretMode::Mask {
+            continue;
+        }
+        let name = name_of(binding);
+        let refused = |error: &dyn std::fmt::Display| {
+            Error::new(Kind::Refused, format!("{} cannot be masked", escape(name.as_str()))).because(error)
+        };
+        let (content, _) = file(&binding.path, &written)?;
+        let spec = FileMask::new(binding.extract.as_deref(), binding.decode, binding.mask_claims.clone())
+            .map_err(|error| refused(&error))?;
+        let taken: Vec<&Sentinel> = secrets.iter().map(|secret| &secret.sentinel).collect();
+        let masked = mask_file(&seed, &name, &content, &spec, &taken).map_err(|error| refused(&error))?;
+        late.contents.insert(AtLaunch::Masked(position), masked.copy);
+        secrets.extend(masked.found.into_iter().map(|(value, sentinel)| Secret {
+            name: name.clone(),
+            value,
+            sentinel,
+            hosts: binding.hosts.clone(),
+            places: binding.places,
+        }));
+    }
+    Ok(secrets)
+}
