@@ -1,6 +1,7 @@
 //! What a session could not move away stays in its place, and is protected from then on as if it were the user's. So it is
 //! said at every launch there, until it is no longer what it was.
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -35,18 +36,18 @@ struct Entry {
 /// # Errors
 /// When the list cannot be written.
 pub fn remember(places: &Places, left: &[Left]) -> std::io::Result<()> {
-    let new: Vec<Entry> = left
-        .iter()
-        .filter_map(|left| {
-            let path = left.place.clone()?;
-            Some(Entry { was: state(&path)?, path, why: left.why.clone() })
-        })
-        .collect();
+    let entries = left.iter().filter_map(|left| {
+        let path = left.place.clone()?;
+        Some(Entry { was: state(&path)?, path, why: left.why.clone() })
+    });
+    // What a sweep comes to first lies where it is run soonest.
+    let new: Vec<Entry> = entries.take(MAX).collect();
     if new.is_empty() {
         return Ok(());
     }
     change(places, |entries| {
-        entries.retain(|old| !new.iter().any(|new| new.path == old.path));
+        let again: HashSet<&Path> = new.iter().map(|new| new.path.as_path()).collect();
+        entries.retain(|old| !again.contains(old.path.as_path()));
         entries.extend(new.iter().cloned());
         entries.drain(..entries.len().saturating_sub(MAX));
     })

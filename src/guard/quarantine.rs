@@ -1,6 +1,7 @@
 //! The quarantine: what was held back, where it was, and the way back. Nothing is deleted and nothing is overwritten.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, chmodat, open, openat, openat2, renameat_with,
+    statat,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,8 @@ const INDEX: &str = "index.jsonl";
 /// How many things one session may have held back; what is beyond is left and reported. It is far above what decoys could
 /// reach cheaply: what is left is not safe.
 const MAX_ITEMS: usize = 100_000;
+/// So many of them while the jail runs: the rest is for what is there when it has ended.
+const MAX_LIVE: usize = MAX_ITEMS / 2;
 /// Bytes that one session copies from other file systems, where a thing cannot just be renamed.
 const MAX_COPIED: u64 = 1 << 30;
 /// How often a move is tried again when something inside may close the directories at the same time.
@@ -103,7 +107,7 @@ impl Quarantine {
     /// reported. Returns whether it is gone from its place.
     pub fn hold_back(&mut self, root: &Path, below: &Path) -> bool {
         let path = escape(&root.join(below)).to_string();
-        match self.take(root, below) {
+        match self.take(root, below, MAX_ITEMS) {
             Ok(()) => {
                 self.add(path);
                 true
@@ -129,7 +133,7 @@ impl Quarantine {
     /// # Errors
     /// When it cannot be moved.
     pub fn take_now(&mut self, root: &Path, below: &Path) -> std::io::Result<()> {
-        self.take(root, below)?;
+        self.take(root, below, MAX_LIVE)?;
         let path = escape(&root.join(below)).to_string();
         self.add(path);
         Ok(())
@@ -164,26 +168,41 @@ impl Quarantine {
         }
     }
 
-    fn take(&mut self, root: &Path, below: &Path) -> std::io::Result<()> {
+    fn take(&mut self, root: &Path, below: &Path, limit: usize) -> std::io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-        let number = self.last.unwrap_or_else(|| items(&self.dir).len()) + 1;
-        if number > MAX_ITEMS {
-            return Err(std::io::Error::other(format!("more than {MAX_ITEMS} things were held back")));
+        let last = || items(&self.dir).iter().map(|item| item.number).max().unwrap_or(0);
+        let number = self.last.unwrap_or_else(last) + 1;
+        if number > limit {
+            return Err(std::io::Error::other(format!("more than {limit} things were held back")));
         }
         let (parent, name) = place(root, below)?;
-        // Written first: an entry without its thing is harmless, a thing without its entry cannot be brought back.
-        let item =
-            Item { session: String::new(), number, root: root.to_path_buf(), below: below.to_path_buf() };
-        let mut line = serde_json::to_vec(&item)?;
-        line.push(b'\n');
-        File::options().append(true).create(true).mode(0o600).open(self.dir.join(INDEX))?.write_all(&line)?;
-        self.last = Some(number);
         let to = open(
             &self.dir,
             OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        let rename = || renameat_with(&parent, name, &to, number.to_string(), RenameFlags::NOREPLACE);
+        // Written first: an entry without its thing is harmless, a thing without its entry cannot be brought back.
+        let item =
+            Item { session: String::new(), number, root: root.to_path_buf(), below: below.to_path_buf() };
+        let mut index = File::options().append(true).create(true).mode(0o600).open(self.dir.join(INDEX))?;
+        let before = index.metadata()?.len();
+        // One that was cut short ends where the next begins.
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, &item)?;
+        line.push(b'\n');
+        let moved = index.write_all(&line).and_then(|()| self.rename(&parent, name, &to, number));
+        // What failed uses up no number, unless a part of it has come.
+        let nothing = moved.is_err()
+            && statat(&to, number.to_string(), AtFlags::SYMLINK_NOFOLLOW).is_err_and(|e| e == Errno::NOENT);
+        if !(nothing && index.set_len(before).is_ok()) {
+            self.last = Some(number);
+        }
+        moved
+    }
+
+    /// Moves `name` in `parent` to `to`, where it gets its number as its name.
+    fn rename(&mut self, parent: &OwnedFd, name: &OsStr, to: &OwnedFd, number: usize) -> std::io::Result<()> {
+        let rename = || renameat_with(parent, name, to, number.to_string(), RenameFlags::NOREPLACE);
         let mut moved = rename();
         for _ in 0..ATTEMPTS {
             if moved != Err(Errno::ACCESS) {
@@ -191,16 +210,16 @@ impl Quarantine {
             }
             // The owner, which the agent is too, may take the write permission from its directories. It is put back to the
             // one that stays; the one that goes keeps it, since else it could be neither brought back nor removed.
-            let _open = unlock::Unlocked::new(&parent)?;
-            unlock::directory(&parent, Path::new(name))?;
+            let _open = unlock::Unlocked::new(parent)?;
+            unlock::directory(parent, Path::new(name))?;
             moved = rename();
         }
         match moved {
             Err(Errno::XDEV) => {
-                let _open = unlock::Unlocked::new(&parent)?;
-                unlock::everything(&parent, Path::new(name))?;
+                let _open = unlock::Unlocked::new(parent)?;
+                unlock::everything(parent, Path::new(name))?;
                 let target = number.to_string();
-                let copied = copy::across(&parent, Path::new(name), &to, Path::new(&target), self.copies)?;
+                let copied = copy::across(parent, Path::new(name), to, Path::new(&target), self.copies)?;
                 self.copies = self.copies.saturating_sub(copied);
                 Ok(())
             }
@@ -278,8 +297,11 @@ fn thing(dir: &Path, item: &Item) -> PathBuf {
 fn items(session: &Path) -> Vec<Item> {
     let Ok(index) = File::open(session.join(INDEX)) else { return Vec::new() };
     let name = session.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let lines = BufReader::new(index).lines().map_while(std::io::Result::ok).take(2 * MAX_ITEMS);
+    // Before each line there is an empty one.
+    let lines = BufReader::new(index).lines().map_while(std::io::Result::ok);
     lines
+        .filter(|line| !line.is_empty())
+        .take(2 * MAX_ITEMS)
         .filter_map(|line| serde_json::from_str::<Item>(&line).ok())
         .map(|item| Item { session: name.clone(), ..item })
         .collect()
@@ -294,7 +316,7 @@ fn tidy(dir: &Path, session: &str) {
 }
 
 /// The directory that holds `below`, reached without a symlink, and the name in it.
-fn place<'a>(root: &Path, below: &'a Path) -> std::io::Result<(OwnedFd, &'a std::ffi::OsStr)> {
+fn place<'a>(root: &Path, below: &'a Path) -> std::io::Result<(OwnedFd, &'a OsStr)> {
     let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let name = below.file_name().ok_or_else(|| std::io::Error::other("it has no name"))?;
     let root = openat(CWD, root, directory, Mode::empty())?;
@@ -322,5 +344,66 @@ fn disarm(root: &Path, below: &Path) {
     if metadata.is_file() {
         let mode = Mode::from_raw_mode(metadata.permissions().mode() & 0o666);
         let _ = chmodat(&parent, name, mode, AtFlags::empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree with files, and its quarantine.
+    fn case(files: &[&str]) -> (tempfile::TempDir, PathBuf, Quarantine) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("tree");
+        for file in files {
+            let path = root.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, file).unwrap();
+        }
+        let quarantine = Quarantine::new(&dir.path().join("quarantine"), "s");
+        (dir, root, quarantine)
+    }
+
+    fn listed(dir: &tempfile::TempDir) -> Vec<(usize, String)> {
+        let items = list(&dir.path().join("quarantine"));
+        items.into_iter().map(|item| (item.number, item.below.display().to_string())).collect()
+    }
+
+    #[test]
+    fn what_failed_uses_up_no_number() {
+        let (dir, root, mut quarantine) = case(&["a", "b"]);
+        for _ in 0..3 {
+            assert!(quarantine.take_now(&root, Path::new("gone")).is_err());
+        }
+        assert!(quarantine.hold_back(&root, Path::new("a")));
+        assert!(!quarantine.hold_back(&root, Path::new("gone")));
+        assert!(quarantine.hold_back(&root, Path::new("b")));
+        assert_eq!(listed(&dir), [(1, "a".to_owned()), (2, "b".to_owned())]);
+    }
+
+    #[test]
+    fn there_is_room_for_the_end_whatever_was_made_before() {
+        let (dir, root, mut quarantine) = case(&["a", "b"]);
+        quarantine.last = Some(MAX_LIVE);
+        assert!(quarantine.take_now(&root, Path::new("a")).is_err());
+        assert!(quarantine.hold_back(&root, Path::new("a")));
+        quarantine.last = Some(MAX_ITEMS);
+        assert!(!quarantine.hold_back(&root, Path::new("b")));
+        assert_eq!(listed(&dir), [(MAX_LIVE + 1, "a".to_owned())]);
+        assert!(quarantine.left()[0].why.contains("more than"), "{:?}", quarantine.left());
+    }
+
+    #[test]
+    fn a_line_that_was_cut_short_loses_nothing() {
+        let (dir, root, mut quarantine) = case(&["a", "b"]);
+        assert!(quarantine.hold_back(&root, Path::new("a")));
+        let index = dir.path().join("quarantine/s").join(INDEX);
+        File::options().append(true).open(index).unwrap().write_all(b"\n{\"number\":2,\"ro").unwrap();
+        let mut next = Quarantine::new(&dir.path().join("quarantine"), "s");
+        assert!(next.hold_back(&root, Path::new("b")));
+        assert_eq!(listed(&dir), [(1, "a".to_owned()), (2, "b".to_owned())]);
+        let items = list(&dir.path().join("quarantine"));
+        items.iter().for_each(|item| restore(&dir.path().join("quarantine"), item).unwrap());
+        assert!(root.join("a").exists() && root.join("b").exists());
     }
 }

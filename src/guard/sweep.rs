@@ -1,5 +1,6 @@
 //! What is protected now and was absent at launch.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use crate::host::handover::{Handed, Launch, What};
@@ -70,24 +71,26 @@ pub fn sweep(tree: &Tree, quarantine: &mut Quarantine, launch: Option<&Launch>) 
     if let Some(why) = &found.unsearched {
         quarantine.leave(&tree.root, Path::new(""), why);
     }
-    let new: Vec<&Protected> = found.paths.iter().filter(|found| !known.covers(&found.below)).collect();
-    let repositories: Vec<&Path> = new
+    let mut new: Vec<&Protected> = found.paths.iter().filter(|found| !known.covers(&found.below)).collect();
+    // The bound of the quarantine is not used up by what lies deep before what lies where it is run soonest.
+    new.sort_by_cached_key(|found| (found.below.components().count(), &found.below));
+    let repositories: HashSet<&Path> = new
         .iter()
         .filter(|found| found.hold == Hold::Pinned && repository::in_git_directory(&tree.root, &found.below))
         .map(|found| found.below.as_path())
         .collect();
-    let mut gone: Vec<&Path> = Vec::new();
+    let mut gone: HashSet<&Path> = HashSet::new();
     for found in &new {
         let below = found.below.as_path();
-        if found.hold == Hold::Pinned || gone.iter().any(|moved| below.starts_with(moved)) {
+        if found.hold == Hold::Pinned || is_in(below, &gone) {
             continue;
         }
-        let in_new_repository = repositories.iter().any(|repository| below.starts_with(repository));
+        let in_new_repository = is_in(below, &repositories);
         match repository::judge(&tree.root, below, in_new_repository) {
             repository::Verdict::Keep => {}
             repository::Verdict::HoldBack => {
                 quarantine.hold_back(&tree.root, below);
-                gone.push(below);
+                gone.insert(below);
             }
             repository::Verdict::Hooks => repository::hold_back_hooks(&tree.root, below, quarantine),
             repository::Verdict::Config => repository::hold_back_config(&tree.root, below, quarantine),
@@ -100,7 +103,7 @@ pub fn sweep(tree: &Tree, quarantine: &mut Quarantine, launch: Option<&Launch>) 
         let below = if below.ends_with(".git") { below.parent().unwrap_or(below) } else { below };
         Handed { what: What::Repository, below: below.to_path_buf() }
     }));
-    handed.retain(|handed| !gone.iter().any(|gone| handed.below.starts_with(gone)));
+    handed.retain(|handed| !is_in(&handed.below, &gone));
     let mut urgent: Vec<String> = found
         .paths
         .iter()
@@ -112,6 +115,11 @@ pub fn sweep(tree: &Tree, quarantine: &mut Quarantine, launch: Option<&Launch>) 
         .collect();
     urgent.extend(handover::disarm_all(&tree.root, &found.modes));
     Swept { handed, urgent }
+}
+
+/// Whether `below` is one of `places`, or lies in one.
+fn is_in(below: &Path, places: &HashSet<&Path>) -> bool {
+    below.ancestors().any(|place| places.contains(place))
 }
 
 /// Whether something that is new is a repository, or the file that leads to one.
