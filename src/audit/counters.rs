@@ -201,8 +201,8 @@ fn sorted(counts: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
     counts
 }
 
-/// Lines about guarded paths in the summary.
-const GUARDED_SHOWN: usize = 3;
+/// Lines about guarded paths in the summary: one for each sort, so that none hides another.
+const GUARDED_SHOWN: usize = 10;
 /// The first ones with their counts, and how many there are besides.
 fn shown(counts: &[(String, u64)]) -> String {
     match counts.len().saturating_sub(SHOWN) {
@@ -318,7 +318,11 @@ mod tests {
     fn a_few_guarded_paths_are_told_singly_and_the_rest_by_their_number() {
         let guard =
             |text: &str| Event::Note(Note { kind: NoteKind::Guard, path: None, text: text.to_owned() });
-        assert_eq!(summary(&["a", "b", "c", "d", "e"].map(guard)), ["a", "b", "c; and 2 more, see the log"]);
+        let texts: Vec<String> = (0..GUARDED_SHOWN + 2).map(|number| number.to_string()).collect();
+        let events: Vec<Event> = texts.iter().map(|text| guard(text)).collect();
+        let mut expected = texts[..GUARDED_SHOWN].to_vec();
+        expected[GUARDED_SHOWN - 1].push_str("; and 2 more, see the log");
+        assert_eq!(summary(&events), expected);
     }
 
     #[test]

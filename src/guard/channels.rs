@@ -187,7 +187,9 @@ impl Channels {
 
     /// What the user should know at the end, what is worst first.
     pub fn lines(self) -> Vec<String> {
-        let mut lines: Vec<String> = self.failed.into_values().collect();
+        // Each was recorded when it happened.
+        let mut lines: Vec<String> =
+            super::first(self.failed.into_values(), &mut Vec::new()).into_iter().collect();
         if let Some(first) = self.covered.keys().next() {
             let shown = escape(first);
             let more = match self.covered.len() {

@@ -269,7 +269,10 @@ impl Live {
             ));
         }
         let full = self.watch.is_full().then(|| self.full());
-        let mut lines: Vec<String> = self.changed.into_values().chain(self.failed.into_values()).collect();
+        // Each was recorded when it happened.
+        let recorded = &mut Vec::new();
+        let mut lines: Vec<String> = super::first(self.changed.into_values(), recorded).into_iter().collect();
+        lines.extend(super::first(self.failed.into_values(), recorded));
         lines.extend(self.channels.lines());
         lines.extend(full);
         Ended { quarantine: self.quarantine, lines }

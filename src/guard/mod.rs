@@ -38,6 +38,9 @@ use self::live::{Ended, Live};
 use self::quarantine::Quarantine;
 use self::record::Record;
 
+/// Lines for the log beside those that are shown.
+const MAX_OTHERS: usize = 1000;
+
 /// Where the guard keeps its things: `$XDG_STATE_HOME/ai-jail`.
 #[derive(Debug, Clone)]
 pub struct Places {
@@ -79,8 +82,10 @@ pub struct Guard {
 /// What is to be said after a session.
 #[derive(Debug, Default)]
 pub struct Finished {
-    /// One line for each thing that the user should know, most important first.
+    /// One line for each sort of thing that the user should know, most important first.
     pub lines: Vec<String>,
+    /// The others of each sort, for the log.
+    pub others: Vec<String>,
     /// What is handed over.
     pub handed: HandedOver,
 }
@@ -145,7 +150,7 @@ impl Guard {
         let at = lines.len().min(1);
         lines.splice(at..at, swept.lines);
         self.record.remove();
-        Finished { lines, handed: swept.handed }
+        Finished { lines, others: swept.others, handed: swept.handed }
     }
 
     fn quarantine(&self) -> Quarantine {
@@ -181,16 +186,20 @@ fn sweep_record(
     launches: &[Option<Launch>],
     quarantine: &mut Quarantine,
 ) -> Finished {
-    let mut lines = Vec::new();
+    let (mut lines, mut others) = (Vec::new(), Vec::new());
+    let (mut operations, mut modes) = (Vec::new(), Vec::new());
     let mut handed = HandedOver::default();
     for (tree, launch) in record.trees.iter().zip(launches) {
         let swept = sweep::sweep(tree, quarantine, launch.as_ref());
-        lines.extend(swept.urgent);
+        operations.extend(swept.operations);
+        modes.extend(swept.modes);
         handed.add(&tree.root, swept.handed);
     }
-    lines.extend(quarantine.left().iter().map(|left| {
+    // What is not safe is said before where the user's things went.
+    let left = quarantine.left().iter().map(|left| {
         format!("{} may hold what other tools run by themselves and was not moved away: {}; look at it before you use the project", left.path, left.why)
-    }));
+    });
+    lines.extend(first(left, &mut others));
     if let Err(error) = left::remember(places, quarantine.left()) {
         lines.push(format!(
             "what could not be moved away cannot be written down ({error}), and will not be said again"
@@ -207,9 +216,26 @@ fn sweep_record(
                 ""
             }
         );
-        lines.insert(0, held);
+        lines.push(held);
     }
-    Finished { lines, handed }
+    lines.extend(first(operations, &mut others));
+    lines.extend(first(modes, &mut others));
+    Finished { lines, others, handed }
+}
+
+/// The first line of one sort, and how many more there are: many of one sort hide nothing of another. The rest goes to
+/// `others`, as far as there is room.
+fn first(lines: impl IntoIterator<Item = String>, others: &mut Vec<String>) -> Option<String> {
+    let mut lines = lines.into_iter();
+    let first = lines.next()?;
+    let mut more = 0;
+    for line in lines {
+        more += 1;
+        if others.len() < MAX_OTHERS {
+            others.push(line);
+        }
+    }
+    Some(if more == 0 { first } else { format!("{first} (and {more} more like it)") })
 }
 
 #[cfg(test)]
@@ -228,5 +254,32 @@ mod tests {
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].contains("session s was killed"), "{lines:?}");
         assert_eq!(sweep_abandoned(&places), Vec::<String>::new());
+    }
+
+    #[test]
+    fn many_things_of_one_sort_are_one_line() {
+        let mut others = Vec::new();
+        assert_eq!(first(Vec::new(), &mut others), None);
+        assert_eq!(first(["a".to_owned()], &mut others).as_deref(), Some("a"));
+        let many = (0..3 * MAX_OTHERS).map(|number| number.to_string());
+        assert_eq!(first(many, &mut others), Some(format!("0 (and {} more like it)", 3 * MAX_OTHERS - 1)));
+        assert_eq!((others.len(), others[0].as_str()), (MAX_OTHERS, "1"));
+    }
+
+    #[test]
+    fn what_could_not_be_moved_is_said_first_and_in_one_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places::new(&dir.path().join("state"));
+        let record = Record::write(&places.sessions(), "s", &[], &Held::new(&[])).unwrap();
+        let mut quarantine = Quarantine::new(&places.quarantine(), "s");
+        fs::write(dir.path().join("file"), "x").unwrap();
+        assert!(quarantine.hold_back(dir.path(), Path::new("file")));
+        for name in ["a", "b", "c"] {
+            assert!(!quarantine.hold_back(dir.path(), Path::new(name)));
+        }
+        let Finished { lines, others, .. } = sweep_record(&places, &record, &[], &mut quarantine);
+        assert_eq!((lines.len(), others.len()), (2, 2), "{lines:?}");
+        assert!(lines[0].contains("/a may hold") && lines[0].contains("and 2 more"), "{lines:?}");
+        assert!(lines[1].starts_with("held back "), "{lines:?}");
     }
 }

@@ -22,8 +22,10 @@ const MAX_OPENED: usize = 500;
 pub struct Swept {
     /// What is handed over.
     pub handed: Vec<Handed>,
-    /// Sentences, most important first.
-    pub urgent: Vec<String>,
+    /// Sentences about operations of git that would run commands.
+    pub operations: Vec<String>,
+    /// Sentences about modes that no file may keep, what could not be done first.
+    pub modes: Vec<String>,
 }
 
 /// Holds back what appeared in `tree`, and compares the rest with `launch`.
@@ -104,7 +106,7 @@ pub fn sweep(tree: &Tree, quarantine: &mut Quarantine, launch: Option<&Launch>) 
         Handed { what: What::Repository, below: below.to_path_buf() }
     }));
     handed.retain(|handed| !is_in(&handed.below, &gone));
-    let mut urgent: Vec<String> = found
+    let operations = found
         .paths
         .iter()
         .filter(|found| found.hold == Hold::Pinned)
@@ -113,8 +115,7 @@ pub fn sweep(tree: &Tree, quarantine: &mut Quarantine, launch: Option<&Launch>) 
         .filter(|directory| directory.join("HEAD").symlink_metadata().is_ok())
         .flat_map(|directory| handover::operations(&directory, launch.since))
         .collect();
-    urgent.extend(handover::disarm_all(&tree.root, &found.modes));
-    Swept { handed, urgent }
+    Swept { handed, operations, modes: handover::disarm_all(&tree.root, &found.modes) }
 }
 
 /// Whether `below` is one of `places`, or lies in one.

@@ -59,29 +59,34 @@ pub(super) fn begin(prepared: &Prepared, record: &Record, reporter: &Reporter) -
 }
 
 impl Masked {
-    /// Names what git tracks now: it was added there empty. And what has come to a place that is not searched.
+    /// Names what has come to a place that is not searched, and what git tracks now: it was added there empty.
     pub(super) fn finish(self, prepared: &Prepared) -> Vec<String> {
         let root = &prepared.policy.project;
         let mut paths: Vec<PathBuf> = Vec::new();
-        let mut lines = Vec::new();
+        let mut moves = Vec::new();
         for (below, descriptor) in self.0 {
             let now = descriptor.and_then(|descriptor| place(&descriptor));
             let moved = now.and_then(|now| now.strip_prefix(root).ok().map(Path::to_path_buf));
             if let Some(moved) = moved.filter(|moved| *moved != below) {
                 let hides = |name: &OsStr| name == ".git" || protected::TABLE.dependencies.contain(name);
                 if moved.parent().is_some_and(|parent| parent.iter().any(hides)) {
-                    lines.push(format!(
-                        "{}, which was masked, is at {} now, where secrets are not searched for: move it back",
-                        escape(below.as_os_str()),
-                        escape(moved.as_os_str())
-                    ));
+                    moves.push((below.clone(), moved.clone()));
                 }
                 paths.push(moved);
             }
             paths.push(below);
         }
-        lines.splice(0..0, staged(prepared, &paths));
-        lines
+        let line = moves.first().map(|(below, moved)| {
+            let (below, moved) = (escape(below.as_os_str()), escape(moved.as_os_str()));
+            let more = match moves.len() {
+                1 => String::new(),
+                many => format!(" (and {} more like it)", many - 1),
+            };
+            format!(
+                "{below}, which was masked, is at {moved} now, where secrets are not searched for: move it back{more}"
+            )
+        });
+        line.into_iter().chain(staged(prepared, &paths)).collect()
     }
 }
 

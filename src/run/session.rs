@@ -129,6 +129,9 @@ pub(super) fn run(
     for line in finished.lines.iter().chain(&masked).chain(&revoked) {
         record.add(&note(event::NoteKind::Guard, line));
     }
+    for line in &finished.others {
+        record.add(&note(event::NoteKind::Live, line));
+    }
     handover::report(prepared, finished.handed, &record, reporter);
     let (end, report) = match attended {
         Ok(attended) => attended,
