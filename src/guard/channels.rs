@@ -22,6 +22,10 @@ use crate::sanitize::escape;
 const MAX_ASKED: usize = 16;
 /// What waits to be looked at.
 const MAX_WAITING: usize = 50_000;
+/// Questions that wait to be asked.
+const MAX_QUESTIONS: usize = 10_000;
+/// Paths that are remembered for what is said at the end.
+const MAX_NAMES: usize = 10_000;
 /// What is looked at in one turn.
 const AT_ONCE: usize = 64;
 /// A socket has its name a moment before it is bound, so that one without a program is looked at again, after so long.
@@ -115,19 +119,22 @@ impl Channels {
         }
     }
 
-    /// Notes that there is a socket or a FIFO at `path`, on the host.
+    /// Notes that there is a socket or a FIFO at `path`, on the host. To be called while [`Self::has_room`].
     pub fn found(&mut self, path: PathBuf) {
-        if !self.named.contains(&path)
-            && self.waiting.len() < MAX_WAITING
-            && self.is_waiting.insert(path.clone())
-        {
+        if !self.named.contains(&path) && self.is_waiting.insert(path.clone()) {
             self.waiting.push_back((path, 0));
         }
     }
 
     /// Whether there is work that nothing else will announce.
     pub fn is_busy(&self) -> bool {
-        !self.waiting.is_empty() || (!self.questions.is_empty() && self.asked.len() < MAX_ASKED)
+        let can_look = !self.waiting.is_empty() && self.questions.len() < MAX_QUESTIONS;
+        can_look || (!self.questions.is_empty() && self.asked.len() < MAX_ASKED)
+    }
+
+    /// Whether another path can be [`Self::found`].
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < MAX_WAITING
     }
 
     /// When there will be work again.
@@ -146,6 +153,9 @@ impl Channels {
             }
         }
         for _ in 0..AT_ONCE {
+            if self.questions.len() >= MAX_QUESTIONS {
+                break;
+            }
             let Some((path, times)) = self.waiting.pop_front() else { break };
             self.is_waiting.remove(&path);
             self.look(path, times, now);
@@ -159,10 +169,12 @@ impl Channels {
         match answer {
             Answer::Already | Answer::Own | Answer::Missing => {}
             Answer::Covered | Answer::Unknown(_) => {
-                let count = self.covered.entry(path.clone()).or_default();
-                *count += 1;
-                if *count == 1 {
-                    say(&format!("{} was made by a program outside and is covered", escape(&path)));
+                if self.covered.len() < MAX_NAMES || self.covered.contains_key(&path) {
+                    let count = self.covered.entry(path.clone()).or_default();
+                    *count += 1;
+                    if *count == 1 {
+                        say(&format!("{} was made by a program outside and is covered", escape(&path)));
+                    }
                 }
                 if let Answer::Unknown(why) = answer
                     && !std::mem::replace(&mut self.is_unknown_said, true)
@@ -177,7 +189,8 @@ impl Channels {
                     "{} was made by a program outside and cannot be covered: {why}; the jail could talk to it",
                     escape(&path)
                 );
-                if self.failed.insert(path, line.clone()).is_none() {
+                let room = self.failed.len() < MAX_NAMES || self.failed.contains_key(&path);
+                if room && self.failed.insert(path, line.clone()).is_none() {
                     say(&line);
                 }
             }
@@ -372,6 +385,28 @@ mod tests {
             wait(&channels);
         }
         assert!(channels.due().is_none() && !channels.is_busy());
+    }
+
+    #[test]
+    fn much_at_once_waits_for_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let _live = UnixListener::bind(root.join("s")).unwrap();
+        let mut channels = channels(&root, Access::Writable);
+        (0..MAX_WAITING).for_each(|number| channels.found(root.join(number.to_string())));
+        assert!(!channels.has_room() && channels.is_busy());
+        channels.turn();
+        assert!(channels.has_room());
+        channels.found(root.join("s"));
+        let object = Object { inode: 1, device: (0, 0), kind: ChannelKind::Socket };
+        let question = Question { root: "/inside".into(), below: "s".into(), object };
+        channels.questions = vec![(root.join("s"), question); MAX_QUESTIONS + MAX_ASKED].into();
+        let asked = channels.turn().len();
+        assert_eq!((asked, channels.questions.len()), (MAX_ASKED, MAX_QUESTIONS));
+        // Nothing more is looked at before one was answered.
+        assert!(!channels.is_busy());
+        channels.answered(&Answer::Missing, &|_| {});
+        assert!(channels.is_busy());
     }
 
     #[test]

@@ -35,6 +35,8 @@ const GRACE: Duration = Duration::from_millis(300);
 const LONGEST_GRACE: Duration = Duration::from_secs(3);
 /// Directories that wait; what is beyond is moved at once.
 const MAX_POSTPONED: usize = 1000;
+/// Paths that wait for the warden; until there is room again what happens is kept by whoever tells of it.
+const MAX_WAITING: usize = 10_000;
 /// What is looked at in one turn; the loop goes on in between.
 const AT_ONCE: usize = 64;
 
@@ -141,11 +143,15 @@ impl Live {
 
     /// Whether there is work that nothing else will announce.
     pub fn is_busy(&self) -> bool {
-        self.watch.is_busy()
-            || !self.touched.is_empty()
+        (self.has_room() && (self.watch.is_busy() || !self.touched.is_empty()))
             || self.can_ask()
             || self.channels.is_busy()
             || self.postponed.front().is_some_and(|(due, _)| *due <= Instant::now())
+    }
+
+    /// Whether nothing can be done before the warden has answered.
+    pub fn is_stalled(&self) -> bool {
+        !self.has_room() && !self.can_ask()
     }
 
     /// When there will be work although nothing happens.
@@ -174,6 +180,9 @@ impl Live {
             self.touched.extend(seen.touched);
         }
         for _ in 0..AT_ONCE {
+            if !self.has_room() {
+                break;
+            }
             let Some((spot, why)) = self.touched.pop_front() else { break };
             let path = self.ground.path(&spot);
             if why == Why::Channel {
@@ -329,6 +338,10 @@ impl Live {
             true => format!("{FULL}; what is denied or masked is looked for in them every second or so"),
             false => FULL.to_owned(),
         }
+    }
+
+    fn has_room(&self) -> bool {
+        self.waiting.len() < MAX_WAITING && self.channels.has_room()
     }
 
     fn can_ask(&self) -> bool {

@@ -325,6 +325,9 @@ async fn happened(wake: Option<&Wake>, live: Option<&Live>) {
     if live.is_busy() {
         return tokio::task::yield_now().await;
     }
+    if live.is_stalled() {
+        return std::future::pending().await;
+    }
     tokio::select! {
         () = wake.events() => {}
         () = wake.found.notified() => {}

@@ -340,3 +340,28 @@ fn the_bound_of_watches_is_said_once() {
     assert_eq!(case.said.borrow().iter().filter(|line| *line == FULL).count(), 1);
     assert_eq!(case.live.end().lines, [FULL]);
 }
+
+#[test]
+fn what_waits_for_the_warden_is_bounded_and_nothing_of_it_is_lost() {
+    let bounds = Bounds { watches: 1000, waiting: 2 * MAX_WAITING };
+    let mut case = Case::bounded(&[], &[], &["**/*.pem"], bounds);
+    let outside = case.dir.path().join("many");
+    let count = MAX_WAITING + 100;
+    (0..count).for_each(|number| write(&outside.join(format!("{number}.pem")), "x"));
+    fs::rename(outside, case.root().join("many")).unwrap();
+    let (mut open, mut seen) = (VecDeque::new(), HashSet::new());
+    let end = Instant::now() + 10 * SOON;
+    while !case.live.is_stalled() {
+        assert!(Instant::now() < end, "{} wait", case.live.waiting.len());
+        open.extend(case.live.turn());
+    }
+    assert_eq!((case.live.waiting.len(), case.live.is_busy()), (MAX_WAITING, false));
+    while seen.len() < count {
+        assert!(Instant::now() < end, "{} of {count}", seen.len());
+        while let Some(cover) = open.pop_front() {
+            seen.insert(cover.below);
+            open.extend(case.live.answered(&Covered::Already));
+        }
+        open.extend(case.live.turn());
+    }
+}
