@@ -3,18 +3,15 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, stat, unlinkat,
-};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, stat, unlinkat};
 
 use crate::host::handover::{Handed, Moment, What};
 use crate::host::read_bytes;
 use crate::sanitize::escape;
+
+use super::quarantine;
 
 /// Where git keeps the steps that are left of a rebase or a sequence, below a git directory.
 const LISTS: [&str; 3] =
@@ -122,23 +119,13 @@ fn command(text: &[u8]) -> Option<String> {
 /// # Errors
 /// When that cannot be done.
 pub fn disarm(root: &Path, below: &Path) -> std::io::Result<bool> {
-    let parent = below.parent().unwrap_or(Path::new(""));
-    let name = below.file_name().ok_or(Errno::INVAL)?;
+    let (parent, name) = quarantine::place(root, below)?;
     let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let root = openat(CWD, root, path | OFlags::DIRECTORY, Mode::empty())?;
-    let parent: OwnedFd = if parent.as_os_str().is_empty() {
-        root
-    } else {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        openat2(&root, parent, path | OFlags::DIRECTORY, Mode::empty(), resolve)?
-    };
     let object = openat(&parent, name, path, Mode::empty())?;
     let stat = fstat(&object)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile if stat.st_mode & SET_ID != 0 => {
-            // The link of the descriptor leads to the object and nowhere else.
-            let place = format!("/proc/self/fd/{}", object.as_raw_fd());
-            fs::set_permissions(place, fs::Permissions::from_mode(stat.st_mode & 0o1777))?;
+            quarantine::set_mode(&object, stat.st_mode & 0o1777)?;
             Ok(true)
         }
         FileType::CharacterDevice | FileType::BlockDevice => {
@@ -174,6 +161,8 @@ pub fn disarm_all(root: &Path, files: &[PathBuf]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

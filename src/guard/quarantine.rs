@@ -5,12 +5,12 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, chmodat, open, openat, openat2, renameat_with,
-    statat,
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, fstat, open, openat, openat2,
+    renameat_with, statat,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,8 @@ use crate::sanitize::escape;
 mod copy;
 mod unlock;
 
+pub(super) use self::unlock::set_mode;
+
 /// The list of a session's things, one JSON line each.
 const INDEX: &str = "index.jsonl";
 /// How many things one session may have held back; what is beyond is left and reported. It is far above what decoys could
@@ -30,6 +32,8 @@ const MAX_ITEMS: usize = 100_000;
 const MAX_LIVE: usize = MAX_ITEMS / 2;
 /// Bytes that one session copies from other file systems, where a thing cannot just be renamed.
 const MAX_COPIED: u64 = 1 << 30;
+/// Bytes of one thing that are copied while the jail runs: whoever attends it does nothing else meanwhile.
+const COPIED_LIVE: u64 = 4 << 20;
 /// How often a move is tried again when something inside may close the directories at the same time.
 const ATTEMPTS: usize = 5;
 
@@ -55,6 +59,15 @@ pub struct Left {
     pub why: String,
     /// The thing itself, where it is one that can be looked for again.
     pub place: Option<PathBuf>,
+}
+
+/// When something is moved away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// While the jail runs.
+    Live,
+    /// When it has ended.
+    End,
 }
 
 /// One thing in the quarantine.
@@ -107,7 +120,7 @@ impl Quarantine {
     /// reported. Returns whether it is gone from its place.
     pub fn hold_back(&mut self, root: &Path, below: &Path) -> bool {
         let path = escape(&root.join(below)).to_string();
-        match self.take(root, below, MAX_ITEMS) {
+        match self.take(root, below, When::End) {
             Ok(()) => {
                 self.add(path);
                 true
@@ -133,7 +146,7 @@ impl Quarantine {
     /// # Errors
     /// When it cannot be moved.
     pub fn take_now(&mut self, root: &Path, below: &Path) -> std::io::Result<()> {
-        self.take(root, below, MAX_LIVE)?;
+        self.take(root, below, When::Live)?;
         let path = escape(&root.join(below)).to_string();
         self.add(path);
         Ok(())
@@ -168,10 +181,14 @@ impl Quarantine {
         }
     }
 
-    fn take(&mut self, root: &Path, below: &Path, limit: usize) -> std::io::Result<()> {
+    fn take(&mut self, root: &Path, below: &Path, when: When) -> std::io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         let last = || items(&self.dir).iter().map(|item| item.number).max().unwrap_or(0);
         let number = self.last.unwrap_or_else(last) + 1;
+        let (limit, copies) = match when {
+            When::Live => (MAX_LIVE, self.copies.min(COPIED_LIVE)),
+            When::End => (MAX_ITEMS, self.copies),
+        };
         if number > limit {
             return Err(std::io::Error::other(format!("more than {limit} things were held back")));
         }
@@ -190,41 +207,41 @@ impl Quarantine {
         let mut line = vec![b'\n'];
         serde_json::to_writer(&mut line, &item)?;
         line.push(b'\n');
-        let moved = index.write_all(&line).and_then(|()| self.rename(&parent, name, &to, number));
+        let moved =
+            index.write_all(&line).and_then(|()| rename(&parent, name, &to, &number.to_string(), copies));
         // What failed uses up no number, unless a part of it has come.
         let nothing = moved.is_err()
             && statat(&to, number.to_string(), AtFlags::SYMLINK_NOFOLLOW).is_err_and(|e| e == Errno::NOENT);
         if !(nothing && index.set_len(before).is_ok()) {
             self.last = Some(number);
         }
-        moved
+        self.copies = self.copies.saturating_sub(moved?);
+        Ok(())
     }
+}
 
-    /// Moves `name` in `parent` to `to`, where it gets its number as its name.
-    fn rename(&mut self, parent: &OwnedFd, name: &OsStr, to: &OwnedFd, number: usize) -> std::io::Result<()> {
-        let rename = || renameat_with(parent, name, to, number.to_string(), RenameFlags::NOREPLACE);
-        let mut moved = rename();
-        for _ in 0..ATTEMPTS {
-            if moved != Err(Errno::ACCESS) {
-                break;
-            }
-            // The owner, which the agent is too, may take the write permission from its directories. It is put back to the
-            // one that stays; the one that goes keeps it, since else it could be neither brought back nor removed.
+/// Moves `name` in `parent` to `to`, where it is `target`; to another file system when it has no more than `most` bytes. Returns
+/// how many were copied.
+fn rename(parent: &OwnedFd, name: &OsStr, to: &OwnedFd, target: &str, most: u64) -> std::io::Result<u64> {
+    let rename = || renameat_with(parent, name, to, target, RenameFlags::NOREPLACE);
+    let mut moved = rename();
+    for _ in 0..ATTEMPTS {
+        if moved != Err(Errno::ACCESS) {
+            break;
+        }
+        // The owner, which the agent is too, may take the write permission from its directories. It is put back to the
+        // one that stays; the one that goes keeps it, since else it could be neither brought back nor removed.
+        let _open = unlock::Unlocked::new(parent)?;
+        unlock::directory(parent, Path::new(name))?;
+        moved = rename();
+    }
+    match moved {
+        Err(Errno::XDEV) => {
             let _open = unlock::Unlocked::new(parent)?;
-            unlock::directory(parent, Path::new(name))?;
-            moved = rename();
+            unlock::everything(parent, Path::new(name))?;
+            copy::across(parent, Path::new(name), to, Path::new(target), most)
         }
-        match moved {
-            Err(Errno::XDEV) => {
-                let _open = unlock::Unlocked::new(parent)?;
-                unlock::everything(parent, Path::new(name))?;
-                let target = number.to_string();
-                let copied = copy::across(parent, Path::new(name), to, Path::new(&target), self.copies)?;
-                self.copies = self.copies.saturating_sub(copied);
-                Ok(())
-            }
-            other => Ok(other?),
-        }
+        other => Ok(other.map(|()| 0)?),
     }
 }
 
@@ -240,7 +257,7 @@ pub fn list(dir: &Path) -> Vec<Item> {
         .collect()
 }
 
-/// Brings `item` back to where it was.
+/// Brings `item` back to where it was, without the modes that no file of a jail's may keep.
 ///
 /// # Errors
 /// When something is there again, or the directory that it was in is gone.
@@ -260,6 +277,7 @@ pub fn restore(dir: &Path, item: &Item) -> Result<()> {
             .map_err(|error| failed(error.into()))?;
     let (parent, name) = place(&item.root, &item.below).map_err(failed)?;
     let number = item.number.to_string();
+    unlock::without_set_id(&session, Path::new(&number)).map_err(failed)?;
     match renameat_with(&from, &number, &parent, name, RenameFlags::NOREPLACE) {
         Err(Errno::XDEV) => {
             let (number, name) = (Path::new(&number), Path::new(name));
@@ -316,7 +334,7 @@ fn tidy(dir: &Path, session: &str) {
 }
 
 /// The directory that holds `below`, reached without a symlink, and the name in it.
-fn place<'a>(root: &Path, below: &'a Path) -> std::io::Result<(OwnedFd, &'a OsStr)> {
+pub(super) fn place<'a>(root: &Path, below: &'a Path) -> std::io::Result<(OwnedFd, &'a OsStr)> {
     let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let name = below.file_name().ok_or_else(|| std::io::Error::other("it has no name"))?;
     let root = openat(CWD, root, directory, Mode::empty())?;
@@ -340,15 +358,19 @@ pub fn unlocked(root: &Path, below: &Path) -> std::io::Result<unlock::Unlocked> 
 /// What stays in its place is at least not executable any more.
 fn disarm(root: &Path, below: &Path) {
     let Ok((parent, name)) = place(root, below) else { return };
-    let Ok(metadata) = root.join(below).symlink_metadata() else { return };
-    if metadata.is_file() {
-        let mode = Mode::from_raw_mode(metadata.permissions().mode() & 0o666);
-        let _ = chmodat(&parent, name, mode, AtFlags::empty());
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(object) = openat(&parent, name, flags, Mode::empty()) else { return };
+    let Ok(stat) = fstat(&object) else { return };
+    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+        let _ = set_mode(&object, stat.st_mode & 0o666);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     /// A tree with files, and its quarantine.
@@ -405,5 +427,32 @@ mod tests {
         let items = list(&dir.path().join("quarantine"));
         items.iter().for_each(|item| restore(&dir.path().join("quarantine"), item).unwrap());
         assert!(root.join("a").exists() && root.join("b").exists());
+    }
+
+    #[test]
+    fn what_comes_back_runs_with_nobody_elses_rights() {
+        let (dir, root, mut quarantine) = case(&["d/e/f", "d/g", "d/h"]);
+        let set =
+            |path: &str, mode| fs::set_permissions(root.join(path), Permissions::from_mode(mode)).unwrap();
+        let mode = |path: &str| root.join(path).metadata().unwrap().permissions().mode() & 0o7777;
+        for (path, mode) in [("d/e/f", 0o4755), ("d/g", 0o2710), ("d/h", 0o640), ("d/e", 0o2500)] {
+            set(path, mode);
+        }
+        assert!(quarantine.hold_back(&root, Path::new("d")));
+        for item in list(&dir.path().join("quarantine")) {
+            restore(&dir.path().join("quarantine"), &item).unwrap();
+        }
+        assert_eq!(["d/e/f", "d/g", "d/h", "d/e"].map(mode), [0o755, 0o710, 0o640, 0o2500]);
+    }
+
+    #[test]
+    fn what_stays_loses_its_executable_bit_and_where_a_link_leads_nothing_changes() {
+        let (_dir, root, _) = case(&["f", "target"]);
+        let set = |path: &str| fs::set_permissions(root.join(path), Permissions::from_mode(0o755)).unwrap();
+        ["f", "target"].iter().for_each(|path| set(path));
+        std::os::unix::fs::symlink("target", root.join("link")).unwrap();
+        ["f", "link", "gone"].iter().for_each(|below| disarm(&root, Path::new(below)));
+        let mode = |path: &str| root.join(path).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(["f", "target"].map(mode), [0o644, 0o755]);
     }
 }

@@ -10,22 +10,20 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
 use super::copy::{MAX_DEPTH, MAX_ENTRIES, names};
+use crate::guard::handover;
 
 const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A directory that its owner can change; it gets its mode back when this is dropped.
 pub struct Unlocked {
-    before: Option<(PathBuf, OwnedFd, u32)>,
+    before: Option<(OwnedFd, u32)>,
 }
 
 impl Unlocked {
     /// Opens `directory` up when it is not.
     pub fn new(directory: impl AsFd) -> io::Result<Self> {
         let before = match add(directory.as_fd(), 0o700)? {
-            Some(mode) => {
-                let own = directory.as_fd().try_clone_to_owned()?;
-                Some((by_descriptor(own.as_fd()), own, mode))
-            }
+            Some(mode) => Some((directory.as_fd().try_clone_to_owned()?, mode)),
             None => None,
         };
         Ok(Self { before })
@@ -34,8 +32,8 @@ impl Unlocked {
 
 impl Drop for Unlocked {
     fn drop(&mut self) {
-        if let Some((path, _descriptor, mode)) = &self.before {
-            let _ = fs::set_permissions(path, Permissions::from_mode(*mode));
+        if let Some((descriptor, mode)) = &self.before {
+            let _ = set_mode(descriptor, *mode);
         }
     }
 }
@@ -52,6 +50,31 @@ pub fn directory(parent: impl AsFd, name: &Path) -> io::Result<()> {
 /// Opens up `name` in `parent` and everything below, so that it can be copied and removed.
 pub fn everything(parent: impl AsFd, name: &Path) -> io::Result<()> {
     below(parent.as_fd(), name, &mut { MAX_ENTRIES }, MAX_DEPTH)
+}
+
+/// Takes set-user-ID and set-group-ID from every file at and below `thing`, in the directory `root`, and removes device nodes.
+///
+/// # Errors
+/// When something cannot be looked at or changed.
+pub fn without_set_id(root: &Path, thing: &Path) -> io::Result<()> {
+    let mut waiting = vec![thing.to_path_buf()];
+    while let Some(below) = waiting.pop() {
+        let (parent, name) = super::place(root, &below)?;
+        let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let _open = Unlocked::new(openat(&parent, name, PATH | flags, Mode::empty())?)?;
+                let directory = openat(&parent, name, OFlags::RDONLY | flags, Mode::empty())?;
+                waiting.extend(names(&directory)?.into_iter().map(|name| below.join(name)));
+            }
+            FileType::RegularFile | FileType::CharacterDevice | FileType::BlockDevice => {
+                handover::disarm(root, &below)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Opens up every directory below `thing` where nobody else makes changes, so that it can be removed. What cannot be opened
@@ -97,8 +120,13 @@ fn add(descriptor: BorrowedFd<'_>, bits: u32) -> io::Result<Option<u32>> {
     if mode & bits == bits {
         return Ok(None);
     }
-    fs::set_permissions(by_descriptor(descriptor), Permissions::from_mode(mode | bits))?;
+    set_mode(descriptor, mode | bits)?;
     Ok(Some(mode))
+}
+
+/// Sets the mode of something that is open.
+pub fn set_mode(descriptor: impl AsFd, mode: u32) -> io::Result<()> {
+    fs::set_permissions(by_descriptor(descriptor.as_fd()), Permissions::from_mode(mode))
 }
 
 /// A descriptor that was opened for its path alone has no `fchmod`.
