@@ -10,7 +10,7 @@ mod common;
 use std::time::Duration;
 
 use common::servers::{ConnectProxy, GREETING, TestCa, TlsServer, anthropic, openai};
-use common::{Output, SYSTEM_PATH, TestEnv, agents, output_of};
+use common::{Output, SYSTEM_PATH, TestEnv, agents, output_of, search_while};
 
 /// An agent takes seconds to start on a loaded machine.
 const AGENT_DEADLINE: Duration = Duration::from_secs(120);
@@ -86,6 +86,7 @@ impl Agent {
         let output = env.jail_within(AGENT_DEADLINE, &args);
         self.answered(&server, "in the jail", &output);
         assert!(server.journal.with_path(self.endpoint).len() > before, "the jail's request came here");
+        self.the_key_is_never_inside(&env, &server, &resolve);
         self.nothing_else_is_reachable(&env, &resolve);
     }
 
@@ -108,6 +109,32 @@ impl Agent {
                 || request.header("authorization") == Some(bearer.as_str())
         });
         assert!(with_key, "{} {place} sends its key: {asked:#?}", self.command);
+    }
+
+    /// Without a flag the agent has a fake, and the server gets the real key.
+    fn the_key_is_never_inside(&self, env: &TestEnv, server: &TlsServer, resolve: &str) {
+        let before = server.journal.with_path(self.endpoint).len();
+        let mut args = vec![resolve, "--", self.command];
+        args.extend(self.prompt);
+        let running = env.jail_running(&args);
+        let (output, held) = search_while(running, AGENT_DEADLINE, &[KEY, GREETING], self.key_variable);
+        self.answered(server, "in the jail with a fake", &output);
+        assert!(server.journal.with_path(self.endpoint).len() > before, "its request came here");
+        assert!(!held.processes.is_empty() && !held.values.is_empty(), "the jail was looked into: {held:#?}");
+        assert!(held.found.iter().all(|(text, _)| *text != 0), "the real key is inside: {held:#?}");
+        assert!(
+            held.values.iter().all(|value| value.len() == KEY.len() && value.starts_with("sk-ant-")),
+            "{held:#?}"
+        );
+        let searched =
+            format!("grep -rlF {KEY} /proc/[0-9]*/environ ~ /run /tmp /etc . 2>/dev/null; echo searched");
+        let output = env.jail([resolve, "--", "sh", "-c", &searched]);
+        assert_eq!(output.ok(), "searched\n", "no file of the jail holds it");
+        let log = env.log();
+        assert!(
+            !log.contains(KEY) && log.contains(self.key_variable),
+            "the log names it and has no value: {log}"
+        );
     }
 
     /// With the flags of the run before, another host is refused by name, and does not exist by address.

@@ -28,6 +28,7 @@ mod network;
 mod places;
 mod private_addresses;
 mod regression;
+mod secret_clients;
 mod secrets;
 mod shell;
 mod state;

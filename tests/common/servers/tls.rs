@@ -39,13 +39,26 @@ impl TestCa {
         file
     }
 
-    fn server_config(&self, host: &str) -> ServerConfig {
+    /// Writes the certificate of `host` and its key to `directory` and returns the files' paths.
+    pub fn write_server(&self, directory: &Path, host: &str) -> (PathBuf, PathBuf) {
+        let (certificate, key) = self.leaf(host);
+        let files = (directory.join(format!("{host}.pem")), directory.join(format!("{host}.key")));
+        std::fs::write(&files.0, certificate.pem()).expect("write the certificate");
+        std::fs::write(&files.1, key.serialize_pem()).expect("write the key");
+        files
+    }
+
+    fn leaf(&self, host: &str) -> (rcgen::Certificate, KeyPair) {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new(vec![host.to_owned()]).expect("params");
         params.distinguished_name.push(rcgen::DnType::CommonName, host);
         params.use_authority_key_identifier_extension = true;
         params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
-        let leaf = params.signed_by(&key, &self.issuer).expect("a certificate");
+        (params.signed_by(&key, &self.issuer).expect("a certificate"), key)
+    }
+
+    fn server_config(&self, host: &str) -> ServerConfig {
+        let (leaf, key) = self.leaf(host);
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         ServerConfig::builder()
             .with_no_client_auth()
