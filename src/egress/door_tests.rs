@@ -1,5 +1,7 @@
 //! The doors over real sockets on loopback: what a client in the jail sees, and what an origin does.
 
+mod cases;
+mod crowd;
 mod gone;
 mod http;
 mod inspect;
@@ -143,6 +145,18 @@ fn jail_that_reads(
     ips: &[IpAddr],
     inspector: Option<Arc<Inspector>>,
 ) -> Jail {
+    jail_changed(policy, deadlines, |gate| {
+        gate.inspector = inspector;
+        gate.lookup = Arc::new(FixedLookup { ips: ips.to_vec(), asked: Mutex::default() });
+    })
+}
+
+/// Serves `policy` through a gate that `change` has been given before.
+fn jail_changed(
+    policy: NetPolicy,
+    deadlines: Deadlines,
+    change: impl FnOnce(&mut Gate),
+) -> Jail {
     let seen = Arc::new(Seen::default());
     let (mut gate, late) = Gate::new(
         Arc::new(policy),
@@ -151,8 +165,7 @@ fn jail_that_reads(
         Arc::clone(&seen) as _,
         deadlines,
     );
-    gate.inspector = inspector;
-    gate.lookup = Arc::new(FixedLookup { ips: ips.to_vec(), asked: Mutex::default() });
+    change(&mut gate);
     gate.original = |stream| {
         let name_address = Ipv4Addr::new(198, 18, 0, 2);
         Ok(match stream.local_addr()?.ip() {

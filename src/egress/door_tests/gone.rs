@@ -13,7 +13,7 @@ const ESTABLISHED: &str = "HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// How a client leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leave {
+pub(super) enum Leave {
     /// It closes its socket.
     Close,
     /// It closes it and the kernel sends a reset.
@@ -23,7 +23,7 @@ enum Leave {
 }
 
 impl Leave {
-    async fn go(self, mut client: TcpStream) -> Option<TcpStream> {
+    pub(super) async fn go(self, mut client: TcpStream) -> Option<TcpStream> {
         match self {
             Self::Close => return None,
             Self::Reset => {
@@ -37,7 +37,7 @@ impl Leave {
 }
 
 /// An origin that takes everything and never says or ends anything.
-async fn silent() -> SocketAddr {
+pub(super) async fn silent() -> SocketAddr {
     origin(|mut stream| async move {
         let mut buffer = [0; 4096];
         while let Ok(1..) = stream.read(&mut buffer).await {}

@@ -4,7 +4,7 @@ use super::*;
 use crate::egress::decide::tests::policy;
 
 /// A listener whose connections lead to the same loopback's `port`, served as `forward` or as published.
-fn served(jail: &Jail, port: u16, forward: bool) -> SocketAddr {
+pub(super) fn served(jail: &Jail, port: u16, forward: bool) -> SocketAddr {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let addr = listener.local_addr().unwrap();
     let door = vec![PortDoor { port, listener }];

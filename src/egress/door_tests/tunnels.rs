@@ -169,6 +169,7 @@ async fn a_tunnel_to_port_80_carries_requests_for_its_host_alone() {
         ("GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", "400"),
         ("CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n", "400"),
         ("SSH-2.0-x\r\n\r\n", "400"),
+        ("\x16\x03\x01\0\x05hello\r\n\r\n", "400"),
     ] {
         let mut client = connected(&first, "ok.test:80").await;
         client.write_all(request.as_bytes()).await.unwrap();
