@@ -129,6 +129,8 @@ impl Supervisor {
             watching,
             live,
         ));
+        // A lookup that hangs occupies a thread, which dropping the runtime would wait for.
+        self.runtime.shutdown_background();
         let report = relay.map(Relay::finish).unwrap_or_default();
         Ok((end?, report))
     }

@@ -25,6 +25,7 @@ mod masking;
 mod missing_protection;
 mod mounts;
 mod network;
+mod network_doors;
 mod places;
 mod private_addresses;
 mod regression;

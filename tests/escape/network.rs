@@ -90,6 +90,23 @@ fn ports_of_the_host_do_not_exist() {
 }
 
 #[test]
+fn a_rule_for_everything_is_none_for_this_machine() {
+    let env = TestEnv::new();
+    let servers = [Some([127, 0, 0, 1].into()), own_address()].map(|address| address.map(Counter::start));
+    for server in servers.iter().flatten() {
+        let fetch = |options: &str| format!("curl -sS -m 10 {options} http://{}/", server.address);
+        assert!(env.outside(&fetch("")).ok().contains("served"), "control");
+        let seen = server.seen();
+        let proxy = "--proxy http://127.0.0.1:3128";
+        for options in ["", "--noproxy '*'", proxy, &format!("{proxy} --proxytunnel")] {
+            let inside = run_inside(&env, &["--allow-host=*:*"], &fetch(options));
+            assert!(!inside.stdout.contains("served"), "{options}: {inside:#?}");
+        }
+        assert_eq!(server.seen(), seen, "{} was connected to", server.address);
+    }
+}
+
+#[test]
 fn datagrams_have_no_way_out() {
     let env = TestEnv::new();
     let address = own_address().unwrap_or_else(|| [127, 0, 0, 1].into());
