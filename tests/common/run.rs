@@ -100,6 +100,26 @@ impl Running {
         panic!("{text:?} never came: {read:?} {errors:?}");
     }
 
+    /// Waits for the next line of its standard output, and takes that out of it.
+    ///
+    /// # Panics
+    /// When the process ends without it, or the deadline passes.
+    #[track_caller]
+    pub fn line(&mut self) -> String {
+        let end = Instant::now() + DEADLINE;
+        loop {
+            if let Some(at) = self.read.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.read.drain(..=at).collect();
+                return String::from_utf8_lossy(&line[..at]).into_owned();
+            }
+            let stream = self.stdout.as_ref().expect("not finished");
+            match stream.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(chunk) => self.read.extend(chunk),
+                Err(_) => panic!("no line came: {:?}", String::from_utf8_lossy(&self.read)),
+            }
+        }
+    }
+
     /// Waits until the end or the deadline; then kills and says so.
     pub fn finish(mut self, deadline: Duration) -> Output {
         let end = Instant::now() + deadline;

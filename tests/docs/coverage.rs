@@ -1,4 +1,5 @@
-//! Which test covers which mechanism, by the ids of the groups "mounts and paths" (M) and "left for later execution" (T).
+//! Which test covers which mechanism, by the ids of the groups "mounts and paths" (M), "left for later execution" (T) and
+//! "network" (N).
 //! The list is kept true by a test: every id is there, and every test that is named exists.
 
 use std::path::Path;
@@ -253,6 +254,97 @@ const COVERED: &[Covered] = &[
             "git.rs::a_repository_that_points_elsewhere_is_not_mounted",
         ],
     ),
+    Covered(
+        "N1",
+        "an empty list allows nothing",
+        &[
+            "escape/network.rs::names_that_are_not_allowed_do_not_exist",
+            "src/egress/decide.rs::an_empty_list_allows_nothing_and_other_modes_have_no_doors",
+        ],
+    ),
+    Covered(
+        "N2",
+        "literal, private and metadata addresses, this machine",
+        &[
+            "escape/network.rs::ports_of_the_host_do_not_exist",
+            "escape/network.rs::a_rule_for_everything_is_none_for_this_machine",
+            "escape/network.rs::literal_addresses_are_refused_and_promptly",
+            "escape/network_doors.rs::the_shared_authorities_hold_at_the_proxy_of_a_jail",
+        ],
+    ),
+    Covered(
+        "N3",
+        "questions to name servers, names that carry data",
+        &[
+            "escape/network.rs::datagrams_have_no_way_out",
+            "escape/network.rs::names_that_are_not_allowed_do_not_exist",
+            "src/egress/door_tests/resolver.rs::names_that_a_rule_could_allow_get_addresses_and_others_do_not_exist",
+        ],
+    ),
+    Covered("N4", "UDP, QUIC, ICMP", &["escape/network.rs::datagrams_have_no_way_out"]),
+    Covered(
+        "N5",
+        "TLS, SSH and plain bytes where they do not belong",
+        &[
+            "escape/network.rs::a_tunnel_carries_only_the_name_that_was_asked_for",
+            "escape/network_clients.rs::ssh_reaches_the_host_of_an_explicit_rule",
+            "src/egress/hello.rs::a_hello_passes_with_the_name_that_was_asked_for_and_no_other",
+            "src/egress/door_tests/transparent.rs::on_443_and_22_nothing_passes_but_what_they_are_for",
+            "src/egress/door_tests/tunnels.rs::a_tunnel_to_port_80_carries_requests_for_its_host_alone",
+        ],
+    ),
+    Covered(
+        "N6",
+        "another Host, and another second request",
+        &[
+            "escape/network_doors.rs::the_shared_requests_hold_at_the_proxy_of_a_jail",
+            "src/egress/door_tests/http.rs::every_request_on_a_connection_is_decided_about",
+            "src/egress/door_tests/transparent.rs::port_80_is_checked_request_by_request",
+        ],
+    ),
+    Covered(
+        "N7",
+        "rebinding, mixed answers",
+        &["src/egress/door_tests/tunnels.rs::of_mixed_answers_only_those_that_pass_are_dialled"],
+    ),
+    Covered(
+        "N8",
+        "a redirect to another host",
+        &["escape/network_streams.rs::a_redirect_leads_to_no_host_that_is_not_allowed"],
+    ),
+    Covered(
+        "N9",
+        "a NUL in a name of SOCKS",
+        &[
+            "escape/network.rs::the_socks_door_keeps_the_same_policy",
+            "src/egress/socks.rs::requests_are_read_by_the_one_grammar_of_hosts",
+        ],
+    ),
+    Covered(
+        "N10",
+        "another jail or user at the doors",
+        &["escape/network_doors.rs::nobody_outside_the_jail_comes_to_its_doors"],
+    ),
+    Covered(
+        "N11",
+        "silent, slow, huge and many connections",
+        &[
+            "escape/network_doors.rs::a_resolver_that_hangs_holds_up_neither_other_hosts_nor_the_end",
+            "escape/network_streams.rs::large_bodies_pass_and_are_not_kept",
+            "src/egress/door_tests/crowd.rs::whoever_leaves_in_whatever_state_gives_everything_back",
+            "src/egress/door_tests/crowd.rs::the_last_slot_serves_while_all_others_are_dripped_into",
+        ],
+    ),
+    Covered(
+        "N12",
+        "programs that know no proxy or want none",
+        &[
+            "escape/network.rs::the_policy_is_the_same_with_and_without_proxy_variables",
+            "escape/network_clients.rs::clients_reach_the_allowed_host_and_no_other_with_a_proxy_and_without",
+            "escape/network_clients.rs::a_program_that_knows_no_proxy_reaches_the_allowed_host_and_no_other",
+        ],
+    ),
+    Covered("N13", "a killed supervisor", &["escape/network.rs::a_killed_supervisor_opens_no_way_out"]),
 ];
 
 const GIT: &[&str] = &["escape/later_execution.rs::nothing_planted_in_git_runs_on_the_host"];
@@ -262,6 +354,7 @@ fn every_mechanism_has_a_test_that_exists() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let ids: Vec<&str> = COVERED.iter().map(|covered| covered.0).collect();
     let wanted = (1..=29).map(|n| format!("M{n}")).chain((1..=21).map(|n| format!("T{n}")));
+    let wanted = wanted.chain((1..=13).map(|n| format!("N{n}")));
     let missing: Vec<String> = wanted.filter(|id| !ids.contains(&id.as_str())).collect();
     assert_eq!(missing, Vec::<String>::new());
     for Covered(id, about, tests) in COVERED {

@@ -4,6 +4,7 @@ mod anthropic;
 mod openai;
 mod proxy;
 mod tls;
+mod web;
 
 use std::sync::{Arc, Mutex};
 
@@ -11,6 +12,7 @@ pub use anthropic::anthropic;
 pub use openai::openai;
 pub use proxy::ConnectProxy;
 pub use tls::{TestCa, TlsServer};
+pub use web::{PLAIN, REFUSED, SECURE, WebServer};
 
 /// The words that both servers answer with, whatever they are asked.
 pub const GREETING: &str = "hello from the test server";

@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -41,24 +41,31 @@ impl TestCa {
 
     /// Writes the certificate of `host` and its key to `directory` and returns the files' paths.
     pub fn write_server(&self, directory: &Path, host: &str) -> (PathBuf, PathBuf) {
-        let (certificate, key) = self.leaf(host);
+        let (certificate, key) = self.issue(&[host]);
         let files = (directory.join(format!("{host}.pem")), directory.join(format!("{host}.key")));
         std::fs::write(&files.0, certificate.pem()).expect("write the certificate");
         std::fs::write(&files.1, key.serialize_pem()).expect("write the key");
         files
     }
 
-    fn leaf(&self, host: &str) -> (rcgen::Certificate, KeyPair) {
+    /// A certificate for `hosts`, and its key, in PEM.
+    pub fn certificate(&self, hosts: &[&str]) -> (String, String) {
+        let (leaf, key) = self.issue(hosts);
+        (leaf.pem(), key.serialize_pem())
+    }
+
+    fn issue(&self, hosts: &[&str]) -> (Certificate, KeyPair) {
         let key = KeyPair::generate().expect("a key");
-        let mut params = CertificateParams::new(vec![host.to_owned()]).expect("params");
-        params.distinguished_name.push(rcgen::DnType::CommonName, host);
+        let names: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("params");
+        params.distinguished_name.push(rcgen::DnType::CommonName, hosts[0]);
         params.use_authority_key_identifier_extension = true;
         params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
         (params.signed_by(&key, &self.issuer).expect("a certificate"), key)
     }
 
     fn server_config(&self, host: &str) -> ServerConfig {
-        let (leaf, key) = self.leaf(host);
+        let (leaf, key) = self.issue(&[host]);
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         ServerConfig::builder()
             .with_no_client_auth()

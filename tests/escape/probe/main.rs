@@ -38,6 +38,7 @@ fn main() {
         ["abstract", name] => sockets::connect_abstract(name),
         ["unix", path] => sockets::connect_unix(path),
         ["tcp", target] => sockets::tcp(target),
+        ["get", target] => sockets::get(target),
         ["udp", target] => sockets::udp(target),
         ["dns", server, name] => sockets::dns(server, name),
         ["ping", address] => sockets::ping(address),

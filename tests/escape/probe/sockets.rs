@@ -34,6 +34,21 @@ pub fn tcp(target: &str) -> Value {
     }))
 }
 
+/// Asks a web server for `/hello`: a name and a port, looked up as every program of this language does.
+pub fn get(target: &str) -> Value {
+    let host = target.split(':').next().unwrap_or_default();
+    result(TcpStream::connect(target).and_then(|mut stream| {
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        write!(stream, "GET /hello HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        match answer.starts_with("HTTP/1.1 200 ") && answer.contains(&format!("hello from {host}")) {
+            true => Ok(()),
+            false => Err(Error::other(answer)),
+        }
+    }))
+}
+
 /// Sends a datagram to a literal address and waits for an answer.
 pub fn udp(target: &str) -> Value {
     result(SocketAddr::parse(target).and_then(|address| exchange(address, b"ping").map(|_| ())))
