@@ -112,7 +112,8 @@ pub(super) async fn tunnel(
     upstream: Upstream,
 ) {
     if gate.policy.inspects(target) {
-        return inspect(gate, door, target, wire, upstream).await;
+        // On the heap, since what reading takes would be held by every connection otherwise.
+        return Box::pin(inspect(gate, door, target, wire, upstream)).await;
     }
     let activity = Activity::new();
     if let Err(cut) = opening::check(gate, &mut wire, target).await {
