@@ -152,11 +152,7 @@ fn jail_that_reads(
 }
 
 /// Serves `policy` through a gate that `change` has been given before.
-fn jail_changed(
-    policy: NetPolicy,
-    deadlines: Deadlines,
-    change: impl FnOnce(&mut Gate),
-) -> Jail {
+fn jail_changed(policy: NetPolicy, deadlines: Deadlines, change: impl FnOnce(&mut Gate)) -> Jail {
     let seen = Arc::new(Seen::default());
     let (mut gate, late) = Gate::new(
         Arc::new(policy),

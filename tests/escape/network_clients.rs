@@ -96,8 +96,12 @@ fn clients_reach_the_allowed_host_and_no_other_with_a_proxy_and_without() {
     let (env, server) = with_repository();
     for client in CLIENTS {
         let Client { name, program, fetch, asks: (path, answer) } = client;
-        if on_path(program).is_none() {
-            missing(Feature::Program(program), name, "it is not installed");
+        let there = match *program {
+            "pip" => "python3 -c 'import pip._vendor.requests'".to_owned(),
+            program => format!("command -v {program}"),
+        };
+        if !env.outside(&there).success() {
+            missing(Feature::Program(program), name, "the system has none");
             continue;
         }
         let fetches = |urls: &[String]| -> String {
@@ -153,10 +157,10 @@ fn git_clones_and_pushes_through_the_doors() {
 
 #[test]
 fn java_reaches_the_allowed_host_and_no_other() {
-    if !Feature::Program("javac").needed_for("a client in Java") {
-        return;
-    }
     let (env, server) = WebServer::new();
+    if !env.outside("command -v javac").success() {
+        return missing(Feature::Program("javac"), "a client in Java", "the system has none");
+    }
     env.file("Fetch.java", include_str!("clients/Fetch.java"));
     env.outside("javac Fetch.java").ok();
     let fetch = |options: &str, urls: &[String]| {
