@@ -11,6 +11,7 @@ const SPARED: &[&str] = &[
     "keytool",
     "javac",
     "sshd",
+    "python-requests",
 ];
 
 fn listed(list: &str) -> String {
