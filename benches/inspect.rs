@@ -187,7 +187,12 @@ fn jail(origin: SocketAddr, world: &SessionCa, inspected: bool) -> (SocketAddr, 
     let trusted = if inspected { &ca } else { world };
     let inside = Roots::new(trusted.certificate_pem().as_bytes().to_vec());
     let roots = Roots::new(world.certificate_pem().as_bytes().to_vec());
-    let inspector = Inspector { ca, roots, vault: Arc::new(Vault::new(vec![secret])) };
+    let inspector = Inspector {
+        ca,
+        registry_roots: Roots::new(Vec::new()),
+        roots,
+        vault: Arc::new(Vault::new(vec![secret])),
+    };
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let doors = Doors {
         dns_udp: UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(),

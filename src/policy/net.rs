@@ -6,7 +6,7 @@ use crate::config::settings::{Ech, Inspect, NetworkMode, ResolveTarget};
 use crate::policy::authority::Authority;
 use crate::policy::host_rule::{HostPattern, StreamCheck};
 use crate::policy::http_rule::HttpRules;
-use crate::policy::origin::Sourced;
+use crate::policy::origin::{Layer, Sourced};
 use crate::policy::upstream::Upstream;
 
 /// The ports of the jail's loopback where our doors are: the resolver, plain HTTP, TLS, the proxy.
@@ -68,6 +68,12 @@ impl NetPolicy {
     pub fn may_inspect(&self) -> bool {
         let any = self.inspect == Inspect::All || !self.secret_hosts.is_empty() || !self.http.is_empty();
         self.mode == NetworkMode::Filtered && any
+    }
+
+    /// Whether `target` is looked into because it is a registry of tools, and for nothing else.
+    pub fn is_registry(&self, target: &Authority) -> bool {
+        let mut rules = self.http.iter().filter(|rules| rules.value.host.matches(target)).peekable();
+        rules.peek().is_some() && rules.all(|rules| rules.origin.layer == Layer::BuiltIn)
     }
 
     /// Why TLS to `target` ends at us; `None` when it does not.

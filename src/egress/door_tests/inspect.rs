@@ -42,6 +42,16 @@ fn roots(ca: &SessionCa) -> Roots {
 }
 
 fn read_with(origin: SocketAddr, world: &SessionCa, change: impl FnOnce(&mut NetPolicy)) -> Read {
+    read_trusting(origin, world, world, change)
+}
+
+/// `tools` is the authority that the tools alone are configured with.
+fn read_trusting(
+    origin: SocketAddr,
+    world: &SessionCa,
+    tools: &SessionCa,
+    change: impl FnOnce(&mut NetPolicy),
+) -> Read {
     let mut policy = towards(&["api.test", "other.test"], origin);
     let pattern = HostPattern::parse(HOST).unwrap();
     policy.secret_hosts = vec![Sourced::new(pattern.clone(), Origin::built_in("a test"))];
@@ -58,8 +68,12 @@ fn read_with(origin: SocketAddr, world: &SessionCa, change: impl FnOnce(&mut Net
     };
     let authority = ca();
     let inside = roots(&authority);
-    let inspector =
-        Inspector { ca: authority, roots: roots(world), vault: Arc::new(Vault::new(vec![secret])) };
+    let inspector = Inspector {
+        ca: authority,
+        roots: roots(world),
+        registry_roots: roots(tools),
+        vault: Arc::new(Vault::new(vec![secret])),
+    };
     let jail = jail_that_reads(policy, short(), &[], Some(Arc::new(inspector)));
     Read { jail, inside, fake: text }
 }
@@ -291,6 +305,38 @@ async fn a_host_that_cannot_be_verified_gets_nothing() {
         }
     }
     assert_eq!(reached.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn what_the_tools_trust_counts_for_registries_alone() {
+    let (world, tools) = (ca(), ca());
+    for (registry, authority, host, want) in [
+        (true, &tools, "other.test", "HTTP/1.1 200 "),
+        (false, &tools, "other.test", "HTTP/1.1 502 "),
+        // A secret is bound there.
+        (true, &tools, HOST, "HTTP/1.1 502 "),
+    ] {
+        let addr = secure(authority, host, Alpn::Http1, |mut stream| async move {
+            read_until(&mut stream, "\r\n\r\n").await;
+            let _ = stream.write_all(ok("x").as_bytes()).await;
+        })
+        .await;
+        let read = read_trusting(addr, &world, &tools, |policy| {
+            policy.inspect = crate::config::settings::Inspect::All;
+            let rules = HttpRules {
+                host: HostPattern::parse(host).unwrap(),
+                allow: vec![HttpRule::parse("GET /**").unwrap()],
+                deny: Vec::new(),
+            };
+            let origin = if registry { Origin::built_in("a registry") } else { Origin::flag("--test") };
+            policy.http = vec![Sourced::new(rules, origin)];
+        });
+        let mut client = connect(&read, host, Offer::Http1).await.unwrap();
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let got = read_until(&mut client, "\r\n\r\n").await;
+        assert!(got.starts_with(want), "{registry} {host}: {got}");
+    }
 }
 
 #[tokio::test]

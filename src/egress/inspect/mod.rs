@@ -37,6 +37,8 @@ pub struct Inspector {
     pub ca: SessionCa,
     /// The roots by which hosts outside are verified.
     pub roots: Roots,
+    /// The roots for registries that no secret is bound to: with those that the tools themselves are configured with.
+    pub registry_roots: Roots,
     /// The secrets, which are never in the jail.
     pub vault: Arc<Vault>,
 }
@@ -157,7 +159,9 @@ impl Session {
             Host::Name(name) => ServerName::try_from(name.to_string())
                 .map_err(|_| self.unreachable("its name is no name in certificates"))?,
         };
-        let connector = TlsConnector::from(self.inspector.roots.client(offer));
+        let registry = !self.bound && self.gate.policy.is_registry(&self.target);
+        let roots = if registry { &self.inspector.registry_roots } else { &self.inspector.roots };
+        let connector = TlsConnector::from(roots.client(offer));
         let limit = self.gate.deadlines.connect;
         match timeout(limit, connector.connect(name, Wide::new(Vec::new(), upstream))).await {
             Ok(Ok(outside)) => Ok(outside),

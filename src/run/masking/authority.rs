@@ -42,7 +42,8 @@ pub(super) fn inspector(
     let authority = ca.certificate_pem().as_bytes().to_vec();
     // First: what a program that reads one certificate alone takes.
     let mut inside = authority.clone();
-    inside.extend(bundle(places.roots.iter().chain(&places.tools)));
+    let registries = bundle(places.roots.iter().chain(&places.tools));
+    inside.extend_from_slice(&registries);
     if places.java != Java::None {
         let certificates: Vec<CertificateDer<'_>> =
             CertificateDer::pem_slice_iter(&inside).flatten().collect();
@@ -59,5 +60,5 @@ pub(super) fn inspector(
     let (operations, more) = entries(host, places, place, &hash);
     late.operations.extend(operations);
     warnings.extend(more);
-    Ok(Inspector { ca, roots: Roots::new(outside), vault })
+    Ok(Inspector { ca, roots: Roots::new(outside), registry_roots: Roots::new(registries), vault })
 }
