@@ -73,6 +73,12 @@ fn the_agents_own_key_is_a_fake_unless_the_user_says_otherwise() {
     assert!(said.contains("ANTHROPIC_API_KEY: the jail has the real value (--env)"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 
+    let word = plan(&with_claude().var("ANTHROPIC_API_KEY", "dummy"), &["claude"]);
+    assert_eq!(bound(&word), none, "a word is no secret, and stops nothing");
+    let said = warnings(&word);
+    assert!(said.contains("ANTHROPIC_API_KEY is set, and the jail does not have it"), "{said}");
+    assert!(!said.contains("dummy"), "{said}");
+
     let elsewhere =
         plan(&env, &["--secret", "ANTHROPIC_API_KEY=gw.test:8443", "--allow-host", "gw.test:8443", "claude"]);
     assert_eq!(bound(&elsewhere), ["ANTHROPIC_API_KEY mask gw.test:8443 header,basic,query,path --secret"]);

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use crate::config::settings::{EnvValue, NetworkMode, Settings};
@@ -18,7 +19,7 @@ use crate::policy::net::PLAIN_PORTS;
 use crate::policy::origin::{Layer, Origin, Sourced};
 use crate::policy::{Facts, env};
 use crate::sanitize::escape;
-use crate::secrets::Decode;
+use crate::secrets::{Decode, SecretValue, Seed, sentinel};
 
 /// What is bound.
 #[derive(Debug, Default)]
@@ -309,6 +310,12 @@ fn own_keys(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> R
             ));
             continue;
         }
+        if let Some(why) = unfit(facts, name) {
+            warnings.push(format!(
+                "{name} is set, and the jail does not have it: no fake can stand for it ({why}); --env {name} gives the jail what it is"
+            ));
+            continue;
+        }
         bindings.push(SecretBinding {
             name: name.clone(),
             mode: SecretMode::Mask,
@@ -320,6 +327,15 @@ fn own_keys(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> R
         });
     }
     Ok(bindings)
+}
+
+/// Why no fake can stand for the launcher's value. It may be no secret at all: a word that a program wants to be there.
+fn unfit(facts: &Facts, name: &str) -> Option<String> {
+    let value = facts.environment.get(OsStr::new(name)).filter(|value| !value.is_empty())?;
+    match SecretValue::new(value.as_bytes().to_vec()) {
+        Ok(value) => sentinel(&Seed::new([0; 32]), name, &value, &[]).err().map(|error| error.to_string()),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// Whether the launcher, or a file of `--env-file`, has a value.
