@@ -23,6 +23,7 @@ use self::bindings::Bound;
 use super::env;
 use super::files::{self, FileRule, FileRules, Shape, Source, Tree};
 use super::host_rule::{HostPattern, Hosts};
+use super::http_rule::{HttpRule, HttpRules};
 use super::net::NetPolicy;
 use super::origin::{Layer, Origin, Sourced};
 use super::upstream::Upstream;
@@ -272,11 +273,20 @@ fn network(
             }
         }
     }
-    let http = settings.http.clone();
+    let named = allow.len();
+    let mut http = settings.http.clone();
     for registry in &facts.registries {
         // A tool's file may name what is no host of ours to allow, such as an address with a wide mask.
         match HostPattern::parse(&registry.host) {
-            Ok(pattern) => allow.push(Sourced::new(pattern, registry.origin())),
+            Ok(pattern) => {
+                // A registry is for reading, unless the user allows it as a host like others.
+                if !allow[..named].iter().any(|rule| rule.value.overlaps(&pattern, &[22])) {
+                    let read = ["GET", "HEAD"].map(HttpRule::every_path).to_vec();
+                    let rules = HttpRules { host: pattern.clone(), allow: read, deny: Vec::new() };
+                    http.push(Sourced::new(rules, registry.origin()));
+                }
+                allow.push(Sourced::new(pattern, registry.origin()));
+            }
             Err(error) => warnings.push(format!(
                 "the registry {} ({}) is not allowed: {error}",
                 escape(&*registry.host),

@@ -232,6 +232,24 @@ fn what_cannot_hold_stops_the_launch() {
 }
 
 #[test]
+fn a_registry_is_for_reading_until_it_is_allowed_as_a_host() {
+    let env = TestEnv::new();
+    env.file(env.home().join(".npmrc"), "registry=https://npm.corp.test/\n");
+    let rules = |args: &[&str]| {
+        let plan = plan(&env, &[args, &["--", "true"]].concat());
+        let rules = plan["network"]["http"].as_array().expect("a list");
+        let rules: Vec<_> = rules.iter().filter(|rules| rules["value"]["host"] == "npm.corp.test").collect();
+        rules.iter().map(|rules| rules["value"]["allow"].to_string()).collect::<String>()
+    };
+    assert_eq!(rules(&[]), r#"["GET /**","HEAD /**"]"#);
+    assert_eq!(rules(&["--allow-host", "npm.corp.test"]), "");
+    assert_eq!(rules(&["--allow-host", "*.corp.test"]), "");
+    assert_eq!(rules(&["--allow-host", "other.test"]), r#"["GET /**","HEAD /**"]"#);
+    let about = env.jail(["--dry-run", "--", "true"]);
+    assert!(about.ok().contains("only  GET /** at npm.corp.test"), "{about:#?}");
+}
+
+#[test]
 fn explain_says_what_is_a_fake_and_what_is_inspected() {
     let env = with_claude().var("ANTHROPIC_API_KEY", KEY);
     env.config("[network]\nallow = [\"a.test\", \"b.test\"]\n[secrets]\nGONE = { mode = \"deny\" }\n[[network.http]]\nhost = \"a.test\"\n\
