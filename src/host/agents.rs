@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -11,6 +12,7 @@ use super::{Host, read_text};
 use crate::error::{Error, Kind, Result};
 use crate::policy::origin::{Layer, Origin};
 use crate::presets::preset;
+use crate::sanitize::escape;
 
 /// The name of an agent preset.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, serde::Serialize)]
@@ -248,12 +250,19 @@ pub fn all() -> impl Iterator<Item = &'static Agent> {
 /// (`$XDG_CONFIG_HOME/ai-jail/agents/NAME.toml`), else the compiled-in one.
 ///
 /// # Errors
-/// When a file of the user's is no agent preset: which, what and where.
+/// When a file of the user's is no agent preset: which, what and where; when the directory cannot be listed.
 pub fn find(host: &Host, name: &str) -> Result<Option<Agent>> {
     let dir = host.xdg("XDG_CONFIG_HOME", ".config").join("ai-jail/agents");
-    let mut files: Vec<PathBuf> = match fs::read_dir(dir) {
-        Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
-        Err(_) => Vec::new(),
+    let listed: std::io::Result<Vec<PathBuf>> =
+        fs::read_dir(&dir).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut files: Vec<PathBuf> = match listed {
+        Ok(files) => files,
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => {
+            return Err(Error::new(Kind::Config, format!("{} cannot be listed", escape(&dir)))
+                .because(error)
+                .hint("make it a directory that you can read, or remove it"));
+        }
     };
     files.retain(|file| file.extension().is_some_and(|ending| ending == "toml"));
     files.sort();
@@ -478,5 +487,9 @@ mod tests {
         fs::write(dir.join("bad.toml"), "x").unwrap();
         let error = find(&host, "codex").unwrap_err();
         assert!(error.to_string().contains("bad.toml"), "{error}");
+        fs::remove_dir_all(&dir).unwrap();
+        fs::write(&dir, "no directory").unwrap();
+        let error = find(&host, "codex").unwrap_err();
+        assert!(error.to_string().contains("cannot be listed"), "{error}");
     }
 }

@@ -2,6 +2,8 @@
 
 mod bounds;
 
+pub(super) use self::bounds::RESERVED;
+
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Everything that is read of the machine for one launch.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use crate::policy::files::{FileRule, Shape, Source, Tree};
 use crate::policy::origin::Origin;
 use crate::policy::{Cover, CoverKind, Facts, Grant};
 
+use super::agents::Agent;
 use super::command::Command;
 use super::git_config::{CarriedGitConfig, Lfs};
 use super::globs::Veiled;
@@ -57,13 +58,7 @@ pub fn survey(
     let mut sources = project.sources.clone();
     let grants = grants::read(&bounds, &mut sources, warnings)?;
     let things = things::read(&bounds, &grants, &mut sources)?;
-    // Nothing of the user's configuration widens lockdown, a preset neither.
-    let agent = match &command.agent {
-        Some(agent) if agent.file.is_some() && settings.profile.value == Profile::Lockdown => {
-            agents::for_command(&agent.name.0).cloned()
-        }
-        agent => agent.clone(),
-    };
+    let agent = agent(command, settings.profile.value);
     let toolchains =
         if settings.toolchains.value { toolchains::detect(host, &project.root) } else { Vec::new() };
     let tool_config =
@@ -325,6 +320,17 @@ fn terminfo(host: &Host, project: &Project, lockdown: bool) -> Vec<PathBuf> {
         .collect()
 }
 
+/// The agent that `command` is. Nothing of the user's configuration widens lockdown, a preset neither: there a command is what
+/// is compiled in for its own name, whatever name a preset gives it.
+fn agent(command: &Command, profile: Profile) -> Option<Agent> {
+    match &command.agent {
+        Some(agent) if agent.file.is_some() && profile == Profile::Lockdown => {
+            command.program.file_name().and_then(OsStr::to_str).and_then(agents::for_command).cloned()
+        }
+        agent => agent.clone(),
+    }
+}
+
 /// Whether a directory holds what a database of terminals holds, and nothing else: directories that are named by one
 /// character, or by its number.
 fn describes_terminals(directory: &Path) -> bool {
@@ -361,6 +367,28 @@ fn devbox_roots(root: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::needs::Reach;
+
+    #[test]
+    fn in_lockdown_a_preset_of_the_users_makes_no_command_an_agent() {
+        let built_in = agents::for_command("claude").unwrap();
+        let own = Agent { file: Some("/x.toml".into()), title: "own".into(), ..built_in.clone() };
+        for (program, agent_there, lockdown) in [
+            ("/bin/foo", &own, None),
+            ("/bin/claude", &own, Some(built_in)),
+            ("/bin/claude", built_in, Some(built_in)),
+        ] {
+            let command = Command {
+                program: program.into(),
+                chain: Vec::new(),
+                agent: Some(agent_there.clone()),
+                needs: Vec::new(),
+                reach: Reach::Directory,
+            };
+            assert_eq!(agent(&command, Profile::Lockdown).as_ref(), lockdown, "{program}");
+            assert_eq!(agent(&command, Profile::Workspace).as_ref(), Some(agent_there), "{program}");
+        }
+    }
 
     #[test]
     fn a_database_of_terminals_is_known_by_its_names() {

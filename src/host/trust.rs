@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::plan::operation::{Access, BindSource, BwrapOp};
 use crate::policy::trust::{AUTHORITY, JAVA_ROOTS, Java, Trust, TrustPlaces, system_directory};
 
-use super::Host;
+use super::{Host, read_bytes};
 
 /// Where distributions keep the bundle of roots (Debian, Fedora, openSUSE, Alpine, NixOS).
 const BUNDLES: [&str; 5] = [
@@ -187,13 +185,7 @@ fn names(directory: &Path) -> Option<BTreeSet<OsString>> {
 }
 
 fn pem(path: &Path) -> Option<Vec<u8>> {
-    let file = File::open(path).ok()?;
-    let regular = file.metadata().ok()?.is_file();
-    let mut bytes = Vec::new();
-    if !regular || file.take(LIMIT + 1).read_to_end(&mut bytes).ok()? as u64 > LIMIT {
-        return None;
-    }
-    Some(certificates(&bytes)).filter(|found| !found.is_empty())
+    Some(certificates(&read_bytes(path, LIMIT)?)).filter(|found| !found.is_empty())
 }
 
 /// The certificates of a PEM text and nothing else: a key beside them stays out.
@@ -307,6 +299,16 @@ mod tests {
         host.environment.vars.remove(OsStr::new("PATH"));
         assert_eq!(read(&host, Path::new("/p"), &[], false).places.java, Java::None);
         assert_eq!(read(&host, Path::new("/p"), &[], true).places.java, Java::Own);
+    }
+
+    #[test]
+    fn what_never_ends_is_no_bundle() {
+        use rustix::fs::{CWD, Mode, mkfifoat};
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        mkfifoat(CWD, &fifo, Mode::RUSR).unwrap();
+        assert_eq!(pem(&fifo), None);
+        assert_eq!(pem(Path::new("/dev/zero")), None);
     }
 
     #[test]

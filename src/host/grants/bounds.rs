@@ -12,8 +12,8 @@ use crate::policy::origin::Sourced;
 use super::{Bounds, links, refused, shown};
 
 /// What the jail has of its own, made by ai-jail: nothing is granted there or below.
-const RESERVED: [&str; 6] =
-    ["/proc", "/dev", "/sys", "/run/ai-jail", "/run/ai-jail-settings", "/run/.ai-jail-staging"];
+pub(in crate::host) const RESERVED: [&str; 5] =
+    ["/proc", "/sys", "/run/ai-jail", "/run/ai-jail-settings", "/run/.ai-jail-staging"];
 /// The same, but below them there is room.
 const OWN_ROOTS: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/etc"];
 /// Host places that show processes, devices and everybody's sockets.
@@ -82,7 +82,10 @@ impl Bounds<'_> {
         let (dest, elsewhere) = (&grant.dest, grant.dest != grant.source);
         let home = &self.host.user.home_real;
         if dest == Path::new("/")
-            || RESERVED.iter().any(|place| dest.starts_with(place) || Path::new(place).starts_with(dest))
+            || RESERVED
+                .iter()
+                .chain(&KERNELS)
+                .any(|place| dest.starts_with(place) || Path::new(place).starts_with(dest))
             || OWN_ROOTS.iter().any(|place| Path::new(place).starts_with(dest))
             || MADE.iter().any(|place| dest.starts_with(place))
         {

@@ -21,15 +21,13 @@ use crate::policy::origin::{Origin, Sourced};
 use crate::policy::{Grant, Opened, Things};
 use crate::sanitize::escape;
 
-use super::grants::Bounds;
+use super::grants::{Bounds, RESERVED};
 use super::links::{self, Route};
 use super::sources::Sources;
 use super::user;
 pub use table::TABLE;
 use table::{FileForm, FileRow, Form, Place, Row, SocketRow};
 
-/// Where the jail has nothing but its own.
-const RESERVED: [&str; 4] = ["/proc", "/sys", "/run/ai-jail", "/run/.ai-jail-staging"];
 /// No copied file is longer (bytes).
 const FILE_LIMIT: u64 = 1 << 20;
 
