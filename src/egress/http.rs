@@ -20,7 +20,7 @@ use crate::egress::wire::{Activity, Wire, write_within};
 use crate::egress::{Door, SecretUse, Verdict, inspect, tunnel};
 use crate::policy::authority::Authority;
 use crate::policy::host_rule::StreamCheck;
-use crate::policy::http_rule::{HttpDecision, decide_http};
+use crate::policy::http_rule::{HttpDecision, decide_request};
 use crate::secrets::Channel;
 
 /// What the client takes us for.
@@ -213,7 +213,8 @@ fn understand(gate: &Gate, head: &[u8], role: &Role) -> Result<Step, AskError> {
 
 fn outgoing(gate: &Gate, request: &Request<'_>, forward: Forward<'_>) -> Outgoing {
     tell_stray(gate, request, &forward);
-    let denied = match decide_http(&gate.policy, &forward.target, request.method, &forward.path) {
+    let fields = request.fields.iter();
+    let denied = match decide_request(&gate.policy, &forward.target, request.method, &forward.path, fields) {
         HttpDecision::Denied(denial) => Some(Box::new(denial)),
         HttpDecision::Free | HttpDecision::Allowed(_) => None,
     };

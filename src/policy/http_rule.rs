@@ -249,6 +249,32 @@ impl Request<'_> {
     }
 }
 
+/// Headers by which many servers take another method than the one that was sent.
+pub const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+
+/// Decides about a request that may name other methods in its `fields`, names and values: each of them has to be allowed.
+pub fn decide_request<'p, 'f>(
+    policy: &'p NetPolicy,
+    target: &Authority,
+    method: &str,
+    path_and_query: &str,
+    fields: impl Iterator<Item = (&'f str, &'f [u8])>,
+) -> HttpDecision<'p> {
+    let decision = decide_http(policy, target, method, path_and_query);
+    if !matches!(decision, HttpDecision::Allowed(_) | HttpDecision::Free) {
+        return decision;
+    }
+    for (name, value) in fields {
+        if METHOD_OVERRIDES.iter().any(|known| name.eq_ignore_ascii_case(known)) {
+            let other = String::from_utf8_lossy(value).trim().to_ascii_uppercase();
+            if let denied @ HttpDecision::Denied(_) = decide_http(policy, target, &other, path_and_query) {
+                return denied;
+            }
+        }
+    }
+    decision
+}
+
 fn owner(group: &[&Sourced<HttpRules>]) -> Owner {
     let layers = || group.iter().map(|entry| entry.origin.layer);
     if layers().all(|layer| layer == Layer::BuiltIn) {

@@ -379,6 +379,7 @@ async fn rules_for_requests_hold_and_the_connection_goes_on() {
         ("GET /admin HTTP/1.1", "HTTP/1.1 403 "),
         ("DELETE /repos/a HTTP/1.1", "HTTP/1.1 403 "),
         ("GET /repos/%2e%2e/admin HTTP/1.1", "HTTP/1.1 403 "),
+        ("GET /repos/a HTTP/1.1\r\nX-HTTP-Method-Override: delete", "HTTP/1.1 403 "),
         ("GET /repos/b HTTP/1.1", "HTTP/1.1 200 "),
     ] {
         client.write_all(format!("{request}\r\nHost: api.test\r\n\r\n").as_bytes()).await.unwrap();
@@ -389,7 +390,7 @@ async fn rules_for_requests_hold_and_the_connection_goes_on() {
             head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
         client.read_exact(&mut vec![0; length]).await.unwrap();
     }
-    assert_eq!(read.jail.seen.denials().len(), 3);
+    assert_eq!(read.jail.seen.denials().len(), 4);
     let mut passed = 0;
     while requests.try_recv().is_ok() {
         passed += 1;

@@ -18,7 +18,7 @@ use crate::egress::limits::{HEAD_READ, SMALL_HEAD};
 use crate::egress::reply::{Status, reply};
 use crate::egress::rewrite::{After, after_request, request_head, wants_websocket};
 use crate::egress::wire::{consume, is_idle};
-use crate::policy::http_rule::{HttpDecision, decide_http};
+use crate::policy::http_rule::{HttpDecision, decide_request};
 use crate::secrets::Channel;
 use crate::tls::roots::Offer;
 
@@ -238,9 +238,10 @@ fn understand(
     let request = Request::parse(bytes)?;
     let forward = ask_secure(&request, &session.target)?;
     let after = after_request(&request);
-    if let HttpDecision::Denied(denial) =
-        decide_http(&session.gate.policy, &session.target, request.method, &forward.path)
-    {
+    let fields = request.fields.iter();
+    let decision =
+        decide_request(&session.gate.policy, &session.target, request.method, &forward.path, fields);
+    if let HttpDecision::Denied(denial) = decision {
         session.gate.tell_http_denied(session.door, &denial);
         let after = if forward.framing == Framing::Unstated { after } else { After::Close };
         let line = denial.to_string();

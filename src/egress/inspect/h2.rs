@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use crate::egress::limits::{H2_BUFFER, H2_CONNECTION_WINDOW, H2_STREAM_WINDOW, MAX_H2_STREAMS, MAX_HEAD};
 use crate::policy::authority::Authority;
-use crate::policy::http_rule::{HttpDecision, decide_http};
+use crate::policy::http_rule::{HttpDecision, decide_request};
 use crate::secrets::Channel;
 use crate::tls::roots::Offer;
 
@@ -131,8 +131,10 @@ impl Served {
             return refusal(StatusCode::BAD_REQUEST, line, grpc, UNAVAILABLE);
         }
         let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        let fields = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let (policy, target) = (&session.gate.policy, &session.target);
         if let HttpDecision::Denied(denial) =
-            decide_http(&session.gate.policy, &session.target, parts.method.as_str(), path)
+            decide_request(policy, target, parts.method.as_str(), path, fields)
         {
             session.gate.tell_http_denied(session.door, &denial);
             let mut answer = refusal(StatusCode::FORBIDDEN, denial.to_string(), grpc, PERMISSION_DENIED);
