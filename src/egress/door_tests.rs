@@ -8,6 +8,7 @@ mod inspect;
 mod ports;
 mod resolver;
 mod socks;
+mod streams;
 mod transparent;
 mod tunnels;
 mod upstream;

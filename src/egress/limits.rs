@@ -50,8 +50,9 @@ pub const MAX_HEADERS: usize = 256;
 /// bounds how much of them is read.
 pub const MAX_CHUNK_LINE: usize = 4 * 1024;
 
-/// Bytes that one read takes from a socket. Shared by all connections of the thread, so that an idle one holds none.
-pub const READ_SIZE: usize = 64 * 1024;
+/// Bytes that one read takes from a socket. Shared by all connections of the thread, so that an idle one holds none. With
+/// a quarter of it a stream is a third slower, and splice(2) is no faster (docs/performance.md).
+pub const READ_SIZE: usize = 256 * 1024;
 
 /// Bytes of a body that is read, that are taken at once: four records of TLS. Each connection on which a body moves holds
 /// up to three times as many.
@@ -71,13 +72,13 @@ pub const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Bytes that a stream of HTTP/2 may hold for a receiver that stands still.
 pub const H2_BUFFER: usize = 64 * 1024;
 
-/// Bytes of a body's first reads, and of those after the receiver could not take all. What it could not take is kept, so
-/// this bounds what a connection that stands still holds.
+/// Bytes of a body's first reads, and the least of those after the receiver could not take all. What it could not take is
+/// kept, so this bounds what a connection that stands still holds.
 pub const SMALL_READ: usize = 8 * 1024;
 
-/// Connections that may hold more than [`SMALL_READ`] of what a receiver could not take; with so many that do, all
-/// reads are small.
-pub const MAX_LARGE_RESTS: usize = 256;
+/// Connections that may hold more than [`SMALL_READ`] of what a receiver could not take, 16 MiB together; with so many
+/// that do, all reads are small.
+pub const MAX_LARGE_RESTS: usize = 64;
 
 /// Names that the resolver hands out addresses for: all of the pool's block but its first, its last and our own one. An
 /// address is never given to another name, which a program could still take for the old one. A session uses some

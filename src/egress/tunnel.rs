@@ -43,7 +43,9 @@ pub(super) async fn pump(from: &TcpStream, to: &TcpStream, count: impl Fn(usize)
             Moved::End => break,
             Moved::Bytes(moved, rest) => {
                 count(moved);
-                size = if rest.is_empty() { (size * 2).min(READ_SIZE) } else { SMALL_READ };
+                // Not much more than the receiver takes at once: the rest is copied a second time.
+                let taken = moved - rest.len();
+                size = if rest.is_empty() { (size * 2).min(READ_SIZE) } else { taken.max(SMALL_READ) };
                 write_all(to, &rest).await?;
             }
         }

@@ -9,7 +9,7 @@ fn connect(target: &str) -> Vec<u8> {
     format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").into_bytes()
 }
 
-async fn connected(jail: &Jail, target: &str) -> TcpStream {
+pub(super) async fn connected(jail: &Jail, target: &str) -> TcpStream {
     let mut client = TcpStream::connect(jail.proxy).await.unwrap();
     client.write_all(&connect(target)).await.unwrap();
     let head = until(&mut client, "\r\n\r\n").await;
