@@ -8,3 +8,6 @@ pub mod start;
 pub mod store;
 pub mod supervisor;
 pub mod warden;
+
+/// After so long the launch is over, and what it took is given back; a command that ends sooner does not wait for that.
+const SETTLED: std::time::Duration = std::time::Duration::from_secs(1);

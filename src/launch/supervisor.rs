@@ -27,6 +27,7 @@ use crate::plan::{NetworkPlan, Plan};
 use crate::policy::origin::Sourced;
 use crate::terminal::{Relay, Report, Terminal};
 
+use super::SETTLED;
 use super::keeper::Keeper;
 use super::protocol::{LISTENERS, Reply, Request};
 use super::signals::{Meaning, Signals};
@@ -161,6 +162,7 @@ async fn supervise(
     let mut connecting: VecDeque<oneshot::Sender<io::Result<OwnedFd>>> = VecDeque::new();
     let watched = live.as_deref().map(Wake::new).transpose()?;
     let mut deadline = plan.time.map(|time| tokio::time::Instant::now() + time);
+    let mut settled = Some(tokio::time::Instant::now() + SETTLED);
     let mut terminal_gone = false;
     let mut ending = None;
     let kept: Vec<_> = live.iter().map(|live| live.descriptor()).collect();
@@ -243,6 +245,10 @@ async fn supervise(
                 terminal_gone = true;
                 tell(keeper, &Request::Signal(libc::SIGHUP));
                 deadline = Some(tokio::time::Instant::now() + HANG_UP_GRACE);
+            }
+            () = until(settled), if settled.is_some() => {
+                settled = None;
+                crate::sys::memory::settle();
             }
             () = until(deadline), if deadline.is_some() => {
                 deadline = None;

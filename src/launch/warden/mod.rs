@@ -19,9 +19,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
 use nix::sys::signal::SigSet;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process_group, set_child_subreaper};
 
+use crate::launch::SETTLED;
 use crate::launch::protocol::{Order, Reply, Request, SocketsBy, from_memfd, receive, send};
 use crate::plan::inner::StageReport;
 
@@ -142,6 +143,7 @@ fn attend(
 ) -> Result<Option<i32>, Failure> {
     held.listeners.clear();
     let mut door = Some(held.door);
+    let mut patience = Timespec::try_from(SETTLED).ok();
     loop {
         let bwrap = reaper.bwrap()?;
         let idle = PollFlags::empty();
@@ -152,8 +154,13 @@ fn attend(
         if let Some(door) = &door {
             polled.push(PollFd::from_borrowed_fd(door.as_fd(), PollFlags::IN));
         }
-        match poll(&mut polled, None) {
+        match poll(&mut polled, patience.as_ref()) {
             Err(rustix::io::Errno::INTR) => continue,
+            Ok(0) => {
+                patience = None;
+                crate::sys::memory::settle();
+                continue;
+            }
             other => other?,
         };
         let ready: Vec<bool> = polled.iter().map(|fd| fd.revents() != idle).collect();
