@@ -27,7 +27,6 @@ use crate::plan::{NetworkPlan, Plan};
 use crate::policy::origin::Sourced;
 use crate::terminal::{Relay, Report, Terminal};
 
-use super::SETTLED;
 use super::keeper::Keeper;
 use super::protocol::{LISTENERS, Reply, Request};
 use super::signals::{Meaning, Signals};
@@ -162,7 +161,7 @@ async fn supervise(
     let mut connecting: VecDeque<oneshot::Sender<io::Result<OwnedFd>>> = VecDeque::new();
     let watched = live.as_deref().map(Wake::new).transpose()?;
     let mut deadline = plan.time.map(|time| tokio::time::Instant::now() + time);
-    let mut settled = Some(tokio::time::Instant::now() + SETTLED);
+    let mut settled = Some(tokio::time::Instant::now() + super::SETTLED);
     let mut terminal_gone = false;
     let mut ending = None;
     let kept: Vec<_> = live.iter().map(|live| live.descriptor()).collect();
