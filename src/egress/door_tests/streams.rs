@@ -30,13 +30,13 @@ async fn tunnelled() -> (Jail, TcpStream, TcpStream) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
     fn pieces_of_any_size_arrive_as_they_were_sent(
-        up in proptest::collection::vec(1..2 * READ_SIZE, 1..12),
-        down in proptest::collection::vec(1..2 * READ_SIZE, 1..12),
-        reads in proptest::collection::vec(1..READ_SIZE, 1..8),
+        up in proptest::collection::vec(1..2 * READ_SIZE, 1..8),
+        down in proptest::collection::vec(1..2 * READ_SIZE, 1..8),
+        reads in proptest::collection::vec(1000..READ_SIZE, 1..8),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
