@@ -6,8 +6,8 @@ use std::thread;
 
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 
-/// Bytes of a pipe, and so of one splice at most: what an ordinary user may have.
-const MOST: usize = 1024 * 1024;
+/// Bytes of a pipe, and so of one splice at most: an ordinary user may have 64 MiB in pipes, and 64 tunnels have 128.
+const MOST: usize = 256 * 1024;
 
 /// Relays to `to` from a port of the loopback that it prints.
 pub fn serve(to: SocketAddr) {
