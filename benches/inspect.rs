@@ -186,10 +186,10 @@ fn jail(origin: SocketAddr, world: &SessionCa, inspected: bool) -> (SocketAddr, 
     let ca = SessionCa::new(OffsetDateTime::now_utc()).unwrap();
     let trusted = if inspected { &ca } else { world };
     let inside = Roots::new(trusted.certificate_pem().as_bytes().to_vec());
-    let roots = Roots::new(world.certificate_pem().as_bytes().to_vec());
+    let roots = Arc::new(Roots::new(world.certificate_pem().as_bytes().to_vec()));
     let inspector = Inspector {
         ca,
-        registry_roots: Roots::new(Vec::new()),
+        registry_roots: Arc::clone(&roots),
         roots,
         vault: Arc::new(Vault::new(vec![secret])),
     };

@@ -70,8 +70,8 @@ fn read_trusting(
     let inside = roots(&authority);
     let inspector = Inspector {
         ca: authority,
-        roots: roots(world),
-        registry_roots: roots(tools),
+        roots: Arc::new(roots(world)),
+        registry_roots: Arc::new(roots(tools)),
         vault: Arc::new(Vault::new(vec![secret])),
     };
     let jail = jail_that_reads(policy, short(), &[], Some(Arc::new(inspector)));
@@ -305,6 +305,19 @@ async fn a_host_that_cannot_be_verified_gets_nothing() {
         }
     }
     assert_eq!(reached.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_host_whose_certificate_has_expired_gets_nothing() {
+    let world = SessionCa::new(OffsetDateTime::now_utc() - time::Duration::days(365)).unwrap();
+    let (addr, mut requests, _) = answering(&world, |_| ok("x")).await;
+    let read = read(addr, &world);
+    let mut client = connect(&read, HOST, Offer::Http1).await.unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut got = String::new();
+    client.read_to_string(&mut got).await.unwrap();
+    assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("its certificate has expired"), "{got}");
+    assert!(requests.try_recv().is_err());
 }
 
 #[tokio::test]

@@ -36,9 +36,9 @@ pub struct Inspector {
     /// The session's authority, which the jail's programs trust.
     pub ca: SessionCa,
     /// The roots by which hosts outside are verified.
-    pub roots: Roots,
+    pub roots: Arc<Roots>,
     /// The roots for registries that no secret is bound to: with those that the tools themselves are configured with.
-    pub registry_roots: Roots,
+    pub registry_roots: Arc<Roots>,
     /// The secrets, which are never in the jail.
     pub vault: Arc<Vault>,
 }

@@ -60,5 +60,8 @@ pub(super) fn inspector(
     let (operations, more) = entries(host, places, place, &hash);
     late.operations.extend(operations);
     warnings.extend(more);
-    Ok(Inspector { ca, roots: Roots::new(outside), registry_roots: Roots::new(registries), vault })
+    let same = registries == outside;
+    let roots = Arc::new(Roots::new(outside));
+    let registry_roots = if same { Arc::clone(&roots) } else { Arc::new(Roots::new(registries)) };
+    Ok(Inspector { ca, roots, registry_roots, vault })
 }
