@@ -132,7 +132,7 @@ impl Descriptors {
         if let Some(position) = self.identical.get(bytes) {
             return Ok(*position);
         }
-        let memfd = bytes_to_memfd(name, bytes).map_err(failed)?;
+        let memfd = bytes_to_memfd(name, bytes).map_err(|error| too_large(error, bytes.len()))?;
         Ok(self.add(memfd))
     }
 }
@@ -254,6 +254,16 @@ fn number(position: usize) -> Number {
 
 fn joined(words: Vec<OsString>) -> Vec<u8> {
     words.into_iter().flat_map(|word| word.into_vec().into_iter().chain([0])).collect()
+}
+
+/// The error of a file that could not be made; its size says why when it is the limit of sizes.
+fn too_large(error: std::io::Error, size: usize) -> Error {
+    if error.raw_os_error() != Some(libc::EFBIG) {
+        return failed(error);
+    }
+    let why =
+        format!("a file of {} KiB is needed, and the limit of file sizes is below that", size.div_ceil(1024));
+    Error::new(Kind::Setup, "the jail could not be set up").because(why).hint("raise it with ulimit -f")
 }
 
 fn failed(error: std::io::Error) -> Error {

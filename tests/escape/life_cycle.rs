@@ -302,6 +302,14 @@ fn two_jails_in_one_project_do_not_disturb_each_other() {
 }
 
 #[test]
+fn a_limit_of_file_sizes_that_leaves_no_room_for_the_roots_is_named() {
+    let env = TestEnv::new();
+    let script = format!("ulimit -f 4; exec {} -q -- true", env!("CARGO_BIN_EXE_ai-jail"));
+    let output = output_of(env.command("sh").args(["-c", &script]), DEADLINE);
+    assert!(output.refused().contains("ulimit -f"), "{output:#?}");
+}
+
+#[test]
 fn hostile_circumstances_make_no_difference() {
     let jail = env!("CARGO_BIN_EXE_ai-jail");
     let table = [
@@ -316,7 +324,7 @@ fn hostile_circumstances_make_no_difference() {
         ("the end of children ignored", format!("exec env --ignore-signal=CHLD {jail} -q -- sh -c 'echo x'")),
         ("every signal ignored", format!("exec env --ignore-signal {jail} -q -- sh -c 'echo x'")),
         ("every signal blocked", format!("exec env --block-signal {jail} -q -- sh -c 'echo x'")),
-        ("a limit of file sizes", format!("ulimit -f 64; exec {jail} -q -- sh -c 'echo x'")),
+        ("a limit of file sizes", format!("ulimit -f 4096; exec {jail} -q -- sh -c 'echo x'")),
         ("ignored signals", format!("trap '' PIPE CHLD TERM; exec {jail} -q -- sh -c 'echo x'")),
     ];
     let mut different = Vec::new();
