@@ -70,6 +70,8 @@ pub enum Hidden {
 /// A host that is an address needs no name, since clients send none for addresses; a name that is sent all the same
 /// has no rule that could allow it.
 pub fn tls(bytes: &[u8], host: &Host, hidden: Hidden) -> Opening {
+    // What is said must not depend on how much came at once.
+    let bytes = &bytes[..bytes.len().min(HELLO_LIMIT)];
     let hello = match client_hello(bytes) {
         Ok(Some(hello)) => hello,
         Ok(None) if bytes.len() < HELLO_LIMIT => return Opening::Incomplete,
@@ -356,6 +358,11 @@ pub(crate) mod tests {
         ]
         .concat();
         assert_eq!(tls(&endless, &host("example.com"), Hidden::Refused), refused);
+        let late = records(&handshake(&[name_extension(b"example.com"), extension(21, &[0; 3000])]), 1);
+        for length in [HELLO_LIMIT, HELLO_LIMIT + 1, late.len()] {
+            let verdict = tls(&late[..length], &host("example.com"), Hidden::Refused);
+            assert_eq!(verdict, refused, "{length} of {}", late.len());
+        }
     }
 
     #[test]
