@@ -12,6 +12,7 @@ pub mod head;
 pub mod hello;
 pub mod limits;
 pub mod names;
+pub mod proxy_answer;
 pub mod reach;
 pub mod rewrite;
 

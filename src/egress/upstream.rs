@@ -4,14 +4,13 @@ use std::io;
 
 use tokio::net::TcpStream;
 
+use crate::egress::proxy_answer::{END, status, up_to_end};
 use crate::egress::wire::write_all;
 use crate::policy::authority::Authority;
 use crate::policy::upstream::Proxy;
 
 /// Bytes of the proxy's answer, which we have no use for but its status.
 const MAX_ANSWER: usize = 16 * 1024;
-
-const END: &[u8] = b"\r\n\r\n";
 
 /// Asks for a tunnel to `target`, and takes the answer and not a byte behind it: the host may speak first. The wait is
 /// bounded by the caller.
@@ -63,49 +62,4 @@ async fn take(stream: &TcpStream, head: &mut Vec<u8>, count: usize) -> io::Resul
         }
     }
     Ok(())
-}
-
-/// How many of `next` belong to a head that so far is `head`.
-fn up_to_end(head: &[u8], next: &[u8]) -> usize {
-    let kept = head.len().min(END.len() - 1);
-    let joined = [&head[head.len() - kept..], next].concat();
-    let end = joined.windows(END.len()).position(|window| window == END);
-    end.map_or(next.len(), |at| (at + END.len()).saturating_sub(kept).min(next.len()))
-}
-
-fn status(head: &[u8]) -> Option<u16> {
-    let line = head.split(|byte| *byte == b'\r').next()?;
-    let rest = line.strip_prefix(b"HTTP/1.")?.get(1..)?.strip_prefix(b" ")?;
-    let digits = rest.get(..3).filter(|_| rest.len() == 3 || rest[3] == b' ')?;
-    std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| (100..600).contains(status))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_answer_ends_where_it_ends_however_it_is_cut() {
-        let answer = b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\nSSH-2.0-x";
-        let end = answer.len() - b"SSH-2.0-x".len();
-        for first in 0..end {
-            assert_eq!(up_to_end(&[], &answer[..first]), first);
-            assert_eq!(up_to_end(&answer[..first], &answer[first..]), end - first, "{first}");
-        }
-    }
-
-    #[test]
-    fn only_a_status_line_is_one() {
-        for (head, want) in [
-            ("HTTP/1.1 200 OK\r\n\r\n", Some(200)),
-            ("HTTP/1.0 407\r\n\r\n", Some(407)),
-            ("HTTP/1.1 2000 OK\r\n\r\n", None),
-            ("HTTP/2 200\r\n\r\n", None),
-            ("SSH-2.0\r\n\r\n", None),
-            ("HTTP/1.1 099 x\r\n\r\n", None),
-            ("HTTP/1.", None),
-        ] {
-            assert_eq!(status(head.as_bytes()), want, "{head}");
-        }
-    }
 }
