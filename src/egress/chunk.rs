@@ -1,6 +1,7 @@
 //! PURE: the chunked coding, read strictly and written anew, so that extensions and trailers never reach the other
 //! side and no origin can see other chunk borders than we do.
 
+use crate::egress::head::is_token;
 use crate::egress::limits::MAX_CHUNK_LINE;
 
 /// A reader of one chunked body. Feed it what comes; it keeps its place between calls.
@@ -100,9 +101,7 @@ impl ChunkReader {
             }
             (State::TrailerStart, b'\r') => State::EndLf,
             (State::TrailerName, b':') => State::TrailerValue,
-            (State::TrailerStart | State::TrailerName, _) if byte.is_ascii_graphic() && byte != b':' => {
-                State::TrailerName
-            }
+            (State::TrailerStart | State::TrailerName, _) if is_token(byte) => State::TrailerName,
             (State::TrailerValue, b'\r') => State::TrailerLf,
             (State::TrailerValue, _) if text => State::TrailerValue,
             (State::TrailerLf, b'\n') => State::TrailerStart,
@@ -172,6 +171,7 @@ mod tests {
             (b"0\r\n X: y\r\n\r\n", None),
             (b"0\r\n: y\r\n\r\n", None),
             (b"0\r\nX\r\n\r\n", None),
+            (b"0\r\nA)b: y\r\n\r\n", None),
             (b"0\r\nX: a\nY: b\r\n\r\n", None),
             (b"0\r\n\n", None),
             (&long, None),

@@ -257,9 +257,13 @@ impl<'a> Lines<'a> {
 }
 
 fn token(text: &[u8]) -> Option<&str> {
-    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    let good = !text.is_empty() && text.iter().all(is_token);
+    let good = !text.is_empty() && text.iter().all(|byte| is_token(*byte));
     std::str::from_utf8(text).ok().filter(|_| good)
+}
+
+/// Whether a method or the name of a field may have `byte` (RFC 9110, 5.6.2).
+pub(super) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 fn is_text(value: &[u8]) -> bool {
