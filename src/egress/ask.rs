@@ -99,9 +99,11 @@ fn ask_at<'a>(
 ) -> Result<Forward<'a>, AskError> {
     check_host(request, origin, default_port)?;
     let path = match path {
+        // An origin leads nowhere else, whatever form the target has.
+        _ if request.method == "CONNECT" => return Err(AskError::NotForOrigin),
         Some(path) => path,
         None if request.target.contains('#') => return Err(AskError::Fragment),
-        None if request.target.starts_with('/') && request.method != "CONNECT" => request.target.into(),
+        None if request.target.starts_with('/') => request.target.into(),
         None if request.target == "*" && request.method == "OPTIONS" => request.target.into(),
         None => return Err(AskError::NotForOrigin),
     };
@@ -216,6 +218,7 @@ mod tests {
             ("GET /#x HTTP/1.1\r\nHost: a.test", None),
             ("CONNECT /x HTTP/1.1\r\nHost: a.test", None),
             ("CONNECT b.test:443 HTTP/1.1\r\nHost: a.test", None),
+            ("CONNECT http://a.test HTTP/1.1\r\nHost: a.test", None),
         ] {
             let head = format!("{head}\r\n\r\n");
             let forward = Request::parse(head.as_bytes())
