@@ -14,7 +14,7 @@ pub fn up_to_end(head: &[u8], next: &[u8]) -> usize {
 
 /// The status of the answer `head`, 100 to 599; `None` when its first line is none of HTTP/1.
 pub fn status(head: &[u8]) -> Option<u16> {
-    let line = head.split(|byte| *byte == b'\r').next()?;
+    let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
     let rest = line.strip_prefix(b"HTTP/1.")?.get(1..)?.strip_prefix(b" ")?;
     let digits = rest.get(..3).filter(|_| rest.len() == 3 || rest[3] == b' ')?;
     std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| (100..600).contains(status))
@@ -39,6 +39,7 @@ mod tests {
         for (head, want) in [
             ("HTTP/1.1 200 OK\r\n\r\n", Some(200)),
             ("HTTP/1.0 407\r\n\r\n", Some(407)),
+            ("HTTP/1.1 407\nVia: x\r\n\r\n", Some(407)),
             ("HTTP/1.1 2000 OK\r\n\r\n", None),
             ("HTTP/2 200\r\n\r\n", None),
             ("SSH-2.0\r\n\r\n", None),
