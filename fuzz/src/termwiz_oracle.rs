@@ -2,7 +2,9 @@
 
 use termwiz::escape::csi::{Cursor, DecPrivateMode, Device, Keyboard, Mode, Window};
 use termwiz::escape::parser::Parser;
-use termwiz::escape::{Action, CSI, ControlCode, DeviceControlMode, Esc, EscCode, OperatingSystemCommand as Osc};
+use termwiz::escape::{
+    Action, CSI, ControlCode, DeviceControlMode, Esc, EscCode, OperatingSystemCommand as Osc,
+};
 
 use super::oracle::{is_listed_command, is_listed_mode, is_listed_sequence};
 
@@ -73,9 +75,7 @@ fn command_is_listed(command: &Osc) -> bool {
         | Osc::ResetColors(_)
         | Osc::FinalTermSemanticPrompt(_)
         | Osc::ConEmuProgress(_) => true,
-        Osc::Unspecified(params) => {
-            is_listed_command(&params.iter().map(Vec::as_slice).collect::<Vec<_>>())
-        }
+        Osc::Unspecified(params) => is_listed_command(&params.iter().map(Vec::as_slice).collect::<Vec<_>>()),
         _ => false,
     }
 }
@@ -83,9 +83,9 @@ fn command_is_listed(command: &Osc) -> bool {
 fn sequence_is_listed(csi: &CSI) -> bool {
     match csi {
         CSI::Sgr(_) | CSI::Edit(_) => true,
-        CSI::Cursor(Cursor::SetLeftAndRightMargins { .. } | Cursor::TabulationClear(_) | Cursor::TabulationControl(_)) => {
-            false
-        }
+        CSI::Cursor(
+            Cursor::SetLeftAndRightMargins { .. } | Cursor::TabulationClear(_) | Cursor::TabulationControl(_),
+        ) => false,
         CSI::Cursor(_) => true,
         CSI::Keyboard(keyboard) => !matches!(keyboard, Keyboard::ReportKittyState(_)),
         CSI::Device(device) => matches!(
@@ -120,10 +120,8 @@ fn sequence_is_listed(csi: &CSI) -> bool {
         CSI::Unspecified(unspecified) => {
             let text = unspecified.to_string();
             let inter: String = text.chars().filter(|c| matches!(c, '<'..='?' | ' '..='/')).collect();
-            let numbers: Vec<u16> = text
-                .split(|c: char| !c.is_ascii_digit())
-                .filter_map(|number| number.parse().ok())
-                .collect();
+            let numbers: Vec<u16> =
+                text.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
             !unspecified.parameters_truncated
                 && is_listed_sequence(inter.as_bytes(), unspecified.control, &numbers)
         }

@@ -9,6 +9,7 @@ pub mod dns;
 pub mod head;
 pub mod hello;
 mod message;
+pub mod path;
 pub mod rule;
 pub mod socks;
 
@@ -31,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "dns", check: dns::check },
     Target { name: "head", check: head::check },
     Target { name: "hello", check: hello::check },
+    Target { name: "path", check: path::check },
     Target { name: "rule", check: rule::check },
     Target { name: "socks", check: socks::check },
 ];

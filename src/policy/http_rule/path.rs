@@ -11,10 +11,10 @@ use crate::policy::wild;
 /// The path of a request, without its query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestPath {
-    /// Its segments with every `..` gone up.
+    /// Its segments, without empty ones, with every `..` gone up.
     normal: Vec<String>,
-    /// The same where a server takes `..` for a name; `None` without one.
-    literal: Option<Vec<String>>,
+    /// The same where a server takes `..` for a name, or an empty segment for one, or both.
+    others: Vec<Vec<String>>,
 }
 
 /// What makes a path ambiguous.
@@ -56,7 +56,7 @@ pub enum Ambiguity {
 }
 
 impl RequestPath {
-    /// Reads a path. Empty segments, `.` and a slash at the end do not count. Escapes are decoded once, but for those of
+    /// Reads a path. `.` and a slash at the end do not count, empty segments do to some servers. Escapes are decoded once, but for those of
     /// space, `%`, `;`, `?`, `#` and what is beyond ASCII, which are written in capitals; so is a star, which stands for
     /// other things in a rule.
     ///
@@ -64,29 +64,40 @@ impl RequestPath {
     pub fn read(path: &str) -> Result<Self, Ambiguity> {
         let rest = path.strip_prefix('/').ok_or(Ambiguity::NoSlash)?;
         let mut segments = Vec::new();
-        for raw in rest.split('/') {
+        for raw in rest.strip_suffix('/').unwrap_or(rest).split('/') {
             let segment = segment(raw, Star::Sign)?;
-            if !segment.is_empty() && segment != "." {
+            if segment != "." {
                 segments.push(segment);
             }
         }
-        if !segments.iter().any(|segment| segment == "..") {
-            return Ok(Self { normal: segments, literal: None });
-        }
-        let mut normal = Vec::new();
-        for segment in &segments {
-            match segment.as_str() {
-                ".." => drop(normal.pop()),
-                _ => normal.push(segment.clone()),
+        let full: Vec<String> = segments.iter().filter(|segment| !segment.is_empty()).cloned().collect();
+        let normal = gone_up(&full);
+        let mut others = Vec::new();
+        for other in [gone_up(&segments), full, segments] {
+            // Nothing at all is the root, however it is written.
+            if other != normal && other != [""] && !others.contains(&other) {
+                others.push(other);
             }
         }
-        Ok(Self { normal, literal: Some(segments) })
+        Ok(Self { normal, others })
     }
 
     /// The segments in each way in which a server may read them; the first is the one that RFC 3986 has.
     pub fn readings(&self) -> impl Iterator<Item = &[String]> {
-        std::iter::once(self.normal.as_slice()).chain(self.literal.as_deref())
+        std::iter::once(self.normal.as_slice()).chain(self.others.iter().map(Vec::as_slice))
     }
+}
+
+/// `segments` with every `..` gone up.
+fn gone_up(segments: &[String]) -> Vec<String> {
+    let mut up = Vec::new();
+    for segment in segments {
+        match segment.as_str() {
+            ".." => drop(up.pop()),
+            _ => up.push(segment.clone()),
+        }
+    }
+    up
 }
 
 impl fmt::Display for RequestPath {
@@ -331,7 +342,13 @@ mod tests {
         let path = RequestPath::read("/b/../a").unwrap();
         let readings: Vec<String> = path.readings().map(|segments| segments.join("/")).collect();
         assert_eq!(readings, ["a", "b/../a"]);
-        assert_eq!(RequestPath::read("/b//a/.").unwrap().readings().count(), 1);
+        assert_eq!(RequestPath::read("/b/./a/.").unwrap().readings().count(), 1);
+        let path = RequestPath::read("//b/c//../a").unwrap();
+        let readings: Vec<String> = path.readings().map(|segments| segments.join("/")).collect();
+        assert_eq!(readings, ["b/a", "/b/c/a", "b/c/../a", "/b/c//../a"]);
+        for path in ["/", "//", "///", "/./"] {
+            assert_eq!(RequestPath::read(path).unwrap().to_string(), "/", "{path}");
+        }
     }
 
     #[test]
