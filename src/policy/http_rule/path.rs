@@ -29,7 +29,7 @@ pub enum Ambiguity {
     /// A backslash, which some servers take for a slash.
     #[error("it holds a backslash")]
     Backslash,
-    /// `;`, behind which some servers see parameters.
+    /// `;`, encoded or not, behind which some servers see parameters.
     #[error("it holds a `;`")]
     Parameters,
     /// `#`, behind which some programs see a fragment.
@@ -57,7 +57,7 @@ pub enum Ambiguity {
 
 impl RequestPath {
     /// Reads a path. `.` and a slash at the end do not count, empty segments do to some servers. Escapes are decoded once, but for those of
-    /// space, `%`, `;`, `?`, `#` and what is beyond ASCII, which are written in capitals; so is a star, which stands for
+    /// space, `%`, `?`, `#` and what is beyond ASCII, which are written in capitals; so is a star, which stands for
     /// other things in a rule.
     ///
     /// Fails on what servers read in different ways.
@@ -133,6 +133,8 @@ fn segment(raw: &str, star: Star) -> Result<String, Ambiguity> {
                 decoded.push(value);
                 match value {
                     b'/' | b'\\' => return Err(Ambiguity::EncodedSlash),
+                    // A server may get it decoded from one before it.
+                    b';' => return Err(Ambiguity::Parameters),
                     0..=0x1f | 0x7f => return Err(Ambiguity::EncodedControl),
                     _ if is_plain(value) => text.push(char::from(value)),
                     _ => text.push_str(&format!("%{value:02X}")),
@@ -169,7 +171,7 @@ fn hex(digits: &[u8]) -> Option<u8> {
 
 /// Whether a byte means the same encoded and not.
 fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !b"%/\\;?#*".contains(&byte)
+    byte.is_ascii_graphic() && !b"%/\\?#*".contains(&byte)
 }
 
 /// Whether upper and lower case are different.
@@ -299,7 +301,8 @@ mod tests {
             ("/100%25z", Ok("/100%25z")),
             ("/a%2eb", Ok("/a.b")),
             ("/@scope%40x:y=z,$!*'()+&", Ok("/@scope@x:y=z,$!%2A'()+&")),
-            ("/%3b%3F%23%2a%7B", Ok("/%3B%3F%23%2A{")),
+            ("/%3F%23%2a%7B", Ok("/%3F%23%2A{")),
+            ("/a%3bb", Err(Parameters)),
             ("", Err(NoSlash)),
             ("*", Err(NoSlash)),
             ("a/b", Err(NoSlash)),
