@@ -34,6 +34,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -332,7 +333,7 @@ fn main() {
             };
             let mut config = (*roots.as_ref().unwrap_or(&direct).client(offer)).clone();
             // Each connection is a first one.
-            config.resumption = tokio_rustls::rustls::client::Resumption::disabled();
+            config.resumption = Resumption::disabled();
             let tls = TlsConnector::from(Arc::new(config));
             let way_to = Way { addr, connect: way != "direct", tls };
             let (speed, request, connection) = on_a_thread(measure(way_to, alpn)).join().unwrap();

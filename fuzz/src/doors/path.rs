@@ -1,6 +1,8 @@
 //! Paths of requests, and what HTTP rules decide about them. The input is a method and a path, with a space between; the
 //! witness reads the path in every way that servers are known to, and each of them has to be within the rules.
 
+#![allow(clippy::expect_used, reason = "what is written here is right, or the check is wrong")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ai_jail::config::settings::{Ech, Inspect, NetworkMode};
