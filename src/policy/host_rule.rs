@@ -1,10 +1,10 @@
 //! Host patterns: what a rule may say, and what it matches (NET-3).
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 
 use crate::policy::authority::{Authority, AuthorityError, Host, HostName, parse_port};
 use crate::policy::net::PLAIN_PORTS;
@@ -260,8 +260,8 @@ fn split_ports(text: &str) -> Result<(&str, Ports), PatternError> {
 }
 
 fn bare_ipv6(text: &str) -> PatternError {
-    let address = text.split('/').next().unwrap_or(text);
-    if address.parse::<std::net::Ipv6Addr>().is_ok() {
+    // What is to be written must be a pattern, and nothing else of the text is repeated.
+    if text.parse::<Ipv6Addr>().is_ok() || text.parse::<Ipv6Net>().is_ok() {
         return PatternError::Brackets(text.to_owned());
     }
     PatternError::Ports
@@ -434,6 +434,8 @@ mod tests {
             ("[::ffff:10.0.0.0/104]", "write 10.0.0.0"),
             ("fd00::1", "write [fd00::1]"),
             ("fd00::/8", "write [fd00::/8]"),
+            ("fd00::/8:443", ":PORT"),
+            ("fd00::/\u{1b}[31m::", ":PORT"),
             ("10.1.2.3/8", "write 10.0.0.0/8"),
             ("10.0.0.0/33", "prefix length"),
             ("10.0.0.0/08", "prefix length"),
