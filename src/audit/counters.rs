@@ -18,6 +18,8 @@ pub struct Counters {
     stripped: BTreeMap<String, u64>,
     /// Fakes that went astray, by name and target.
     strays: BTreeMap<(String, String), u64>,
+    /// Those that were sent to their own host in another way than they are put in for.
+    misplaced: BTreeMap<(String, String), u64>,
     guarded: Vec<String>,
     /// What is handed over.
     handed: Option<String>,
@@ -39,6 +41,12 @@ impl Counters {
                     Door::Http | Door::Socks | Door::Transparent | Door::Forward | Door::Publish => {
                         self.denied.count(decision)
                     }
+                }
+            }
+            Event::Secret(used) if used.what == SecretWhat::Misplaced => {
+                let key = (bounded(&used.name), target(&bounded_host(&used.host), used.port));
+                if self.misplaced.len() < MAX_HOSTS || self.misplaced.contains_key(&key) {
+                    *self.misplaced.entry(key).or_default() += used.count;
                 }
             }
             Event::Secret(used) if used.what == SecretWhat::Stray => {
@@ -92,6 +100,20 @@ impl Counters {
         ))
     }
 
+    /// Fakes that a host of their own got, which is no alarm and a request that fails.
+    fn misplaced(&self) -> Option<String> {
+        let counts =
+            self.misplaced.iter().map(|((name, target), count)| (format!("{name} to {target}"), *count));
+        let counts = sorted(counts);
+        (!counts.is_empty()).then(|| {
+            format!(
+                "fakes of secrets stayed what they are on the way to their own host: {}; they are put in by HTTPS, and in \
+                 the parts of a request that `in` of [secrets] names (a body is none of them by default)",
+                shown(&counts)
+            )
+        })
+    }
+
     /// Few targets are told with their reasons, many as a list: connections first, then questions.
     fn denials(&self) -> Vec<String> {
         let targets = || self.denied.by_target.iter().chain(&self.questions.by_target);
@@ -134,6 +156,7 @@ impl Counters {
     /// The lines of the summary, most important first; empty when nothing was denied, stripped or guarded.
     pub fn summary(&self) -> Vec<String> {
         let mut lines = self.guarded();
+        lines.extend(self.misplaced());
         lines.extend(self.handed.clone());
         if self.totals.denied > 0 {
             lines.extend(self.denials());
@@ -298,6 +321,9 @@ mod tests {
             ])
             .is_empty()
         );
+        let misplaced = summary(&[used("api.example", SecretWhat::Misplaced, 2)]);
+        assert!(misplaced.len() == 1 && misplaced[0].contains("KEY to api.example:443 (2)"), "{misplaced:?}");
+        assert!(!misplaced[0].contains("ALARM"));
         let mut counters = Counters::default();
         counters.count(&net("a.example", Verdict::Denied, 1));
         counters.count(&used("evil.example", SecretWhat::Stray, 2));

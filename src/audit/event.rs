@@ -143,8 +143,10 @@ pub struct SecretUse {
 pub enum SecretWhat {
     /// The value was put in for its fake.
     Used,
-    /// The fake was sent where it is not bound, and stayed as it is.
+    /// The fake was sent to a host that it is not bound to, and stayed as it is.
     Stray,
+    /// The fake was sent to its host in a part of a request that it is not put in for, or by plain HTTP, and stayed as it is.
+    Misplaced,
     /// An answer carried the value, and got the fake in its place.
     Scrubbed,
 }

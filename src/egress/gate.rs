@@ -13,7 +13,7 @@ use crate::egress::decide::{Allowed, Decision, Denial, decide};
 use crate::egress::inspect::Inspector;
 use crate::egress::limits::{
     CLIENTS_IN_SIXTEEN, Deadlines, ENOUGH, LISTENERS_FOR_EXACT, MAX_CONNECTIONS, MAX_INSPECTED,
-    MAX_LARGE_HEADS, MAX_LATE_LISTENERS, MAX_LOOKUPS, RESERVED_DESCRIPTORS,
+    MAX_INSPECTED_H2, MAX_LARGE_HEADS, MAX_LATE_LISTENERS, MAX_LOOKUPS, RESERVED_DESCRIPTORS,
 };
 use crate::egress::names::{NamePool, Owner};
 use crate::egress::own::OwnAddresses;
@@ -45,6 +45,8 @@ pub(super) struct Gate {
     pub(super) inspector: Option<Arc<Inspector>>,
     /// A permit per connection whose traffic is read.
     pub(super) inspected: Arc<Semaphore>,
+    /// A permit for each of these that speaks HTTP/2.
+    pub(super) inspected_h2: Arc<Semaphore>,
     pub(super) lookup: Arc<dyn Lookup>,
     /// The address that a client connected to. The listeners are bound to 0.0.0.0, so it is the socket's own.
     pub(super) original: fn(&TcpStream) -> io::Result<SocketAddr>,
@@ -81,6 +83,7 @@ impl Gate {
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             inspector: None,
             inspected: Arc::new(Semaphore::new(MAX_INSPECTED)),
+            inspected_h2: Arc::new(Semaphore::new(MAX_INSPECTED_H2)),
             lookup: Arc::new(SystemLookup),
             original: TcpStream::local_addr,
             observer,

@@ -17,7 +17,7 @@ use crate::egress::reply::{ESTABLISHED, Status, reply};
 use crate::egress::resolve::{self, DialError, Upstream};
 use crate::egress::rewrite::{After, after_request, request_head, wants_websocket};
 use crate::egress::wire::{Activity, Wire, write_within};
-use crate::egress::{Door, SecretUse, Verdict, inspect, tunnel};
+use crate::egress::{Door, Verdict, inspect, tunnel};
 use crate::policy::authority::Authority;
 use crate::policy::host_rule::StreamCheck;
 use crate::policy::http_rule::{HttpDecision, decide_request};
@@ -134,10 +134,8 @@ pub(super) async fn tunnel(
 
 /// Reads the traffic with a host that has secrets or rules. What cannot be read is cut.
 async fn inspect(gate: &Arc<Gate>, door: Door, target: &Authority, wire: Wire, upstream: Upstream) {
-    let permit = timeout(gate.deadlines.head, gate.inspected.acquire()).await;
-    let (Some(inspector), Ok(Ok(_permit))) = (&gate.inspector, permit) else {
-        let line =
-            format!("ai-jail: the connection to {target} was cut: too many connections are read at once");
+    let Some(inspector) = &gate.inspector else {
+        let line = format!("ai-jail: the connection to {target} was cut: nothing is there to read it with");
         gate.tell(door, target, Verdict::Failed { line });
         return gate.tell(door, target, Verdict::Closed { up: 0, down: 0 });
     };
@@ -240,7 +238,7 @@ fn tell_stray(gate: &Gate, request: &Request<'_>, forward: &Forward<'_>) {
         outgoing.header(name, value);
     }
     for name in &outgoing.noted().stray {
-        gate.tell_secret(&forward.target, name, SecretUse::Stray);
+        gate.tell_stray(&inspector.vault, &forward.target, name);
     }
 }
 

@@ -58,9 +58,12 @@ pub const READ_SIZE: usize = 256 * 1024;
 /// up to three times as many.
 pub const INSPECT_READ: usize = 64 * 1024;
 
-/// Connections at once whose traffic is read; further ones wait. TLS on both sides, and what HTTP/2 holds for receivers that
-/// stand still, cost a connection up to 2 MiB, an idle one some 60 KiB.
-pub const MAX_INSPECTED: usize = 512;
+/// Connections at once whose traffic is read, from their ClientHello on; further ones wait. TLS on both sides costs an idle
+/// one some 60 KiB, one on which bodies move up to 400 KiB.
+pub const MAX_INSPECTED: usize = 2048;
+
+/// Of these, the ones that speak HTTP/2, which hold up to 2 MiB for receivers that stand still; further ones wait.
+pub const MAX_INSPECTED_H2: usize = 512;
 
 /// Requests at once on one connection of HTTP/2. Browsers and gRPC open about a hundred.
 pub const MAX_H2_STREAMS: u32 = 128;

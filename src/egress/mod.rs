@@ -120,8 +120,11 @@ pub struct SecretEvent {
 pub enum SecretUse {
     /// The value was put in for the sentinel.
     Used,
-    /// The sentinel was sent to a host, or in a place, that it is not bound to, and was left as it is.
+    /// The sentinel was sent to a host that it is not bound to, and was left as it is.
     Stray,
+    /// The sentinel was sent to its host in a part of a request that it is not put in for, or by plain HTTP, and was left
+    /// as it is.
+    Misplaced,
     /// The host's answer carried the value, and the sentinel was put in for it.
     Scrubbed,
 }

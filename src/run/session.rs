@@ -343,6 +343,7 @@ impl Observer for Record {
         let what = match what {
             SecretUse::Used => event::SecretWhat::Used,
             SecretUse::Stray => event::SecretWhat::Stray,
+            SecretUse::Misplaced => event::SecretWhat::Misplaced,
             SecretUse::Scrubbed => event::SecretWhat::Scrubbed,
         };
         self.add(&Event::Secret(event::SecretUse { name, host, port, what, count: 1 }));

@@ -76,6 +76,12 @@ impl Vault {
         self.secrets.iter().any(|secret| secret.is_bound_to(target))
     }
 
+    /// Whether the secret `name` belongs to the host of `target`, on whatever port and in whatever part of a request.
+    pub fn belongs_to(&self, name: &str, target: &Authority) -> bool {
+        let belongs = |secret: &Secret| secret.hosts.iter().any(|host| host.matches_host(&target.host));
+        self.secrets.iter().any(|secret| secret.name == name && belongs(secret))
+    }
+
     /// What becomes of a request to `target` that travels in `channel`.
     pub fn outgoing(&self, target: &Authority, channel: Channel) -> Outgoing<'_> {
         let places = |secret: &Secret| match channel {

@@ -111,10 +111,15 @@ pub fn objection(error: &std::io::Error) -> Option<String> {
                 "its certificate is for another name".to_owned()
             }
             CertificateError::UnknownIssuer => {
-                "its certificate is signed by nobody whom this machine trusts, or a certificate between is missing"
+                "its certificate is signed by nobody whom this machine trusts (SSL_CERT_FILE adds an authority), or a \
+                 certificate between is missing"
                     .to_owned()
             }
             CertificateError::Revoked => "its certificate was revoked".to_owned(),
+            // webpki's word for an authority's certificate in the place of a server's.
+            other if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+                "its certificate is self-signed, or that of an authority (SSL_CERT_FILE adds one)".to_owned()
+            }
             other => format!("its certificate is refused ({other})"),
         },
         Tls::NoCertificatesPresented => "it has no certificate".to_owned(),

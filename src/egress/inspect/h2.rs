@@ -18,6 +18,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::egress::limits::{H2_BUFFER, H2_CONNECTION_WINDOW, H2_STREAM_WINDOW, MAX_H2_STREAMS, MAX_HEAD};
 use crate::policy::authority::Authority;
@@ -68,6 +69,13 @@ pub(super) async fn serve<C>(session: &Arc<Session>, client: C, outside: Result<
 where
     C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let permit = timeout(session.gate.deadlines.head, session.gate.inspected_h2.acquire()).await;
+    let Ok(Ok(_permit)) = permit else {
+        return session.tell_failed(format!(
+            "ai-jail: a connection to {} was cut: too many connections of HTTP/2 are read at once",
+            session.target
+        ));
+    };
     let tasks = Tasks::default();
     let _ending = Ending(tasks.clone());
     let sender = match outside {

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream as Outer;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::server::Acceptor;
+use tokio_rustls::rustls::{AlertDescription, Error as TlsError};
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector};
 
 use crate::egress::gate::Gate;
@@ -89,7 +90,7 @@ pub(super) async fn serve(
         bound: inspector.vault.is_bound_to(target),
     });
     match opening::check_tls(gate, &mut wire, target).await {
-        Ok(()) => session.open(wire, upstream).await,
+        Ok(()) => session.wait_and_open(wire, upstream).await,
         Err(Some(objection)) => gate.tell(door, target, opening::denied_inspected(target, &objection)),
         Err(None) => {}
     }
@@ -98,6 +99,18 @@ pub(super) async fn serve(
 }
 
 impl Session {
+    /// Opens it when there is room: a client that says nothing takes none.
+    async fn wait_and_open(self: &Arc<Self>, wire: Wire, upstream: Upstream) {
+        let permit = timeout(self.gate.deadlines.head, self.gate.inspected.acquire()).await;
+        let Ok(Ok(_permit)) = permit else {
+            return self.tell_failed(format!(
+                "ai-jail: a connection to {} was cut: too many connections are read at once",
+                self.target
+            ));
+        };
+        self.open(wire, upstream).await;
+    }
+
     async fn open(self: &Arc<Self>, wire: Wire, upstream: Upstream) {
         let Wire { stream, ahead } = wire;
         let deadline = self.gate.deadlines.head;
@@ -127,14 +140,16 @@ impl Session {
         };
         let client = match timeout(deadline, start.into_stream(config)).await {
             Ok(Ok(client)) => client,
-            Ok(Err(error)) => {
+            Ok(Err(error)) if refused(&error) => {
                 return self.tell_failed(format!(
-                    "ai-jail: the program did not accept the session's certificate for {} ({error}): it trusts its own \
-                     list, or does not read the variables for that",
+                    "ai-jail: a program did not accept the session's certificate for {} ({error}): it trusts its own \
+                     list alone, or reads none of the variables for that; /run/ai-jail/ca-certificates.pem is what it \
+                     has to trust",
                     self.target
                 ));
             }
-            Err(_) => return,
+            // It went away, which clients do.
+            Ok(Err(_)) | Err(_) => return,
         };
         match alpn {
             Alpn::Http2 => h2::serve(self, client, outside).await,
@@ -186,10 +201,11 @@ impl Session {
 
     /// Tells the observer what became of secrets on their way out.
     fn tell_noted(&self, noted: &Noted) {
-        for (names, what) in [(&noted.used, SecretUse::Used), (&noted.stray, SecretUse::Stray)] {
-            for name in names {
-                self.gate.tell_secret(&self.target, name, what);
-            }
+        for name in &noted.used {
+            self.gate.tell_secret(&self.target, name, SecretUse::Used);
+        }
+        for name in &noted.stray {
+            self.gate.tell_stray(&self.inspector.vault, &self.target, name);
         }
     }
 
@@ -206,7 +222,34 @@ impl Session {
     }
 }
 
+/// Whether a client said that it does not take a certificate.
+fn refused(error: &std::io::Error) -> bool {
+    use AlertDescription::{
+        AccessDenied, BadCertificate, CertificateExpired, CertificateUnknown, DecryptError, UnknownCA,
+        UnsupportedCertificate,
+    };
+    let error = error.get_ref().and_then(|error| error.downcast_ref::<TlsError>());
+    matches!(
+        error,
+        Some(TlsError::AlertReceived(
+            AccessDenied
+                | BadCertificate
+                | CertificateExpired
+                | CertificateUnknown
+                | DecryptError
+                | UnknownCA
+                | UnsupportedCertificate
+        ))
+    )
+}
+
 impl Gate {
+    /// Tells the observer of the fake of `name`, that nothing was put in for.
+    pub(super) fn tell_stray(&self, vault: &Vault, target: &Authority, name: &str) {
+        let what = if vault.belongs_to(name, target) { SecretUse::Misplaced } else { SecretUse::Stray };
+        self.tell_secret(target, name, what);
+    }
+
     /// Tells the observer what became of the secret `name` in the traffic with `target`.
     pub(super) fn tell_secret(&self, target: &Authority, name: &str, what: SecretUse) {
         let (name, host, port) = (name.to_owned(), target.host.to_string(), target.port);
