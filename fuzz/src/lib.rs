@@ -1,8 +1,10 @@
-//! What the terminal filter promises about any input ([`check`]), and what the parsers behind the doors do ([`run`]).
+//! What the terminal filter promises about any input ([`check`]), what the parsers behind the doors
+//! do ([`run`]), and what the substitution of [`secrets`] does.
 
 mod cuts;
 pub mod doors;
 mod getaddrinfo;
+pub mod secrets;
 mod simple_dns_oracle;
 
 #[path = "../../src/terminal/filter/tests/oracle.rs"]
@@ -124,6 +126,14 @@ mod tests {
             let broken = inputs.iter().filter(|(_, input)| catch_unwind(|| run(target.name, input)).is_err());
             let broken = broken.map(|(path, _)| path).collect::<Vec<_>>();
             assert!(broken.is_empty(), "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn the_corpora_of_the_secrets_keep_the_promises() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for target in secrets::TARGETS {
+            assert!(target.replay(root) > 40, "{}", target.name);
         }
     }
 
