@@ -48,13 +48,13 @@ impl Command {
             Some((name, arguments)) if !name.is_empty() => (name, arguments),
             _ => return Err(Error::new(Kind::Config, "a command for a secret has no words")),
         };
-        let missing = |why: &str| {
+        let missing = |why: &str, hint: &str| {
             Err(Error::new(
                 Kind::NotFound,
                 format!("the command {} for a secret was not found", escape(name.as_str())),
             )
             .because(why)
-            .hint("install it, or give its absolute path"))
+            .hint(hint))
         };
         let safe =
             |path: &Path| !written.holds(path) && path.canonicalize().is_ok_and(|real| !written.holds(&real));
@@ -63,19 +63,38 @@ impl Command {
         let named = Path::new(name);
         let program = if named.is_absolute() {
             if written.holds(named) || (named.exists() && !safe(named)) {
-                return missing("it lies where a jail can write");
+                return Err(Error::new(
+                    Kind::Refused,
+                    format!("the command {} for a secret cannot be used", escape(name.as_str())),
+                )
+                .because("it lies where a jail can write, which could change what is run outside")
+                .hint(
+                    "keep it outside the project and everything else that the jail writes, and name it there",
+                ));
             }
             Some(named.to_path_buf())
         } else if name.contains('/') {
-            return missing("its path is not absolute");
+            return missing("its path is not absolute", "give its absolute path");
         } else {
             entries
                 .iter()
                 .map(|entry| entry.join(name))
                 .find(|path| path.is_file() && safe(path) && executable(path))
         };
-        let Some(program) = program.filter(|program| program.is_file() && executable(program)) else {
-            return missing("no directory of PATH outside of what the jail writes has it");
+        let program = match program {
+            Some(program) if program.is_file() && executable(&program) => program,
+            Some(_) => {
+                return missing(
+                    "there is no program of that path that can be run",
+                    "install it, or give another path",
+                );
+            }
+            None => {
+                return missing(
+                    "no directory of PATH outside of what the jail writes has it",
+                    "install it, or give its absolute path",
+                );
+            }
         };
         let path = std::env::join_paths(entries).unwrap_or_default();
         Ok(Self { name: name.clone(), program, arguments: arguments.to_vec(), path, deadline: DEADLINE })
@@ -336,10 +355,20 @@ mod tests {
         assert_eq!(find("gh"), Ok(top.join("safe/gh")));
         let path = |name: &str| top.join(name).to_str().unwrap().to_owned();
         assert_eq!(find(&path("safe/op")), Ok(top.join("safe/op")));
-        for name in
-            [&path("p/bin/gh"), &path("linked/gh"), &path("links/gh"), "./gh", "bin/gh", "missing", ""]
-        {
-            assert!(find(name).is_err(), "{name}");
+        for (name, kind, hint) in [
+            (path("p/bin/gh").as_str(), Kind::Refused, "outside the project"),
+            (&path("linked/gh"), Kind::Refused, "outside the project"),
+            (&path("links/gh"), Kind::Refused, "outside the project"),
+            ("./gh", Kind::NotFound, "give its absolute path"),
+            ("bin/gh", Kind::NotFound, "give its absolute path"),
+            (&path("safe/gone"), Kind::NotFound, "give another path"),
+            ("missing", Kind::NotFound, "or give its absolute path"),
+            ("", Kind::Config, ""),
+        ] {
+            let error = find(name).unwrap_err();
+            let said = format!("{error:#?} {error}");
+            assert!(error.kind() == kind && said.contains(hint), "{name}: {said}");
+            assert_eq!(said.contains("not found"), kind == Kind::NotFound, "{name}: {said}");
         }
         let found = Command::find(&host, &["gh".to_owned()], &written).unwrap();
         let kept = ["links", "safe"].map(|entry| top.join(entry));
