@@ -31,7 +31,7 @@ use crate::plan::seccomp::Debuggers;
 
 use crate::sanitize::escape;
 
-use super::trust::Trust;
+use super::trust::{Java, Trust};
 use super::{Facts, NetworkRule, Policy, ProcView, secrets, terminal};
 
 /// Resolves everything. Pure: the same settings and facts give the same policy.
@@ -52,7 +52,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     rules.extend(bound.rules(facts, &FileRules::new(rules.clone())));
     let rules = FileRules::new(rules);
     let network = network(settings, facts, &bound, &mut warnings)?;
-    let trust = trust(facts, &network);
+    let trust = trust(facts, &network, &rules, &mut warnings);
     let environment = variables::resolve(settings, facts, &rules, &network, &trust, &bound, &home);
     warnings.extend(env::unset(settings, &facts.environment));
     let secrets = secrets::decide(settings, &facts.project, &facts.secrets, &facts.grants);
@@ -327,9 +327,39 @@ fn network(
 }
 
 /// The roots of the jail: with the session's authority where we look into TLS.
-fn trust(facts: &Facts, network: &NetworkRule) -> Trust {
+fn trust(facts: &Facts, network: &NetworkRule, rules: &FileRules, warnings: &mut Vec<String>) -> Trust {
     match network {
-        NetworkRule::Filtered(net) if net.may_inspect() => Trust::Session(facts.trust_places.clone()),
+        NetworkRule::Filtered(net) if net.may_inspect() => {
+            let mut places = facts.trust_places.clone();
+            let mut taken = BTreeSet::new();
+            // What a rule shows is shown as it is: nothing is made over it, or beside what it shows within.
+            let mut is_free = |place: &Path| {
+                let rule =
+                    rules.iter().find(|rule| place.starts_with(&rule.dest) || rule.dest.starts_with(place));
+                taken.extend(
+                    rule.filter(|rule| rule.origin.layer != Layer::BuiltIn)
+                        .map(|rule| format!("{} ({})", escape(rule.dest.as_os_str()), rule.origin)),
+                );
+                rule.is_none()
+            };
+            places.directories.retain(|place| is_free(place));
+            places.bundles.retain(|place| is_free(place));
+            let stores = places.java_stores.len();
+            places.java_stores.retain(|place| is_free(place));
+            if places.java == Java::System && places.java_stores.len() < stores {
+                // The store that it reads may be one that is shown as it is: a variable leads it to ours.
+                places.java = Java::Own;
+            }
+            if !taken.is_empty() {
+                let taken: Vec<String> = taken.into_iter().collect();
+                warnings.push(format!(
+                    "{} is shown as it is: only variables such as SSL_CERT_FILE lead programs to the authority that ai-jail looks \
+                     into TLS with; those that read no such variable do not trust the hosts that it looks into",
+                    taken.join(", ")
+                ));
+            }
+            Trust::Session(places)
+        }
         _ => facts.trust.clone(),
     }
 }

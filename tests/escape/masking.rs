@@ -386,3 +386,26 @@ fn every_place_where_programs_look_has_the_roots_of_the_host_and_of_the_session(
         missing(Feature::Program("keytool"), "reading Java's store with Java", "it is not installed");
     }
 }
+
+#[test]
+fn what_is_shown_of_the_systems_roots_stays_as_it_is_and_variables_lead_to_the_authority() {
+    let env = with_token(&token());
+    let verify = "ls /etc/ssl/certs | wc -l; grep -c BEGIN $SSL_CERT_FILE; grep -l -r -F \"$(sed -n 2p /run/ai-jail/session-ca.pem)\" \
+        $SSL_CERT_FILE /etc/ssl/certs";
+    let count = env.outside("ls /etc/ssl/certs | wc -l");
+    let granted = "is shown as it is";
+    for (flags, is_said) in
+        [(&["--ro", "/etc/ssl"][..], true), (&["--profile", "devbox", "--network", "filtered"], false)]
+    {
+        let rest = ["--allow-host", "api.example", "--", "sh", "-c", verify];
+        let output = env.jail(bound(&[flags, &rest].concat()));
+        let lines: Vec<&str> = output.stdout.lines().collect();
+        assert_eq!(lines[0], count.ok().trim_end(), "{flags:?}: {output:#?}");
+        assert!(lines[1].parse::<usize>().expect("a count") > 1, "{output:#?}");
+        assert_eq!(lines[2..], ["/run/ai-jail/ca-certificates.pem"], "{output:#?}");
+        assert_eq!(output.stderr.matches(granted).count(), usize::from(is_said), "{output:#?}");
+    }
+    // Registries are read, so that this looks into TLS as well.
+    let output = env.jail(["--ro", "/etc/ssl", "--", "true"]);
+    assert!(output.success() && output.stderr.contains(granted), "{output:#?}");
+}
