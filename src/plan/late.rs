@@ -17,6 +17,8 @@ pub struct Late {
     pub operations: Vec<BwrapOp>,
     /// Variables of the jail; they win over the plan's.
     pub environment: BTreeMap<String, OsString>,
+    /// Arguments of the command by their position, the program's name being the first; they win over the plan's.
+    pub arguments: BTreeMap<usize, Vec<u8>>,
 }
 
 impl Late {
@@ -48,6 +50,11 @@ impl Plan {
         plan.operations.extend(late.operations.iter().cloned());
         plan.environment.retain(|(name, _)| !late.environment.contains_key(name));
         plan.environment.extend(late.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
+        for (position, argument) in plan.inner.argv.iter_mut().enumerate() {
+            if let Some(made) = late.arguments.get(&position) {
+                argument.clone_from(made);
+            }
+        }
         Ok(plan)
     }
 }
@@ -78,7 +85,7 @@ mod tests {
             stage: "/run/x".into(),
             inner: InnerSpec {
                 program: Vec::new(),
-                argv: Vec::new(),
+                argv: vec![b"echo".to_vec(), b"old".to_vec()],
                 cwd: Vec::new(),
                 terminal: InnerTerminal::None,
                 rlimits: Vec::new(),
@@ -111,8 +118,10 @@ mod tests {
             contents: BTreeMap::from([(AtLaunch::Masked(3), vec![7])]),
             operations: vec![BwrapOp::Dir("/last".into())],
             environment: BTreeMap::from([("KEY".to_owned(), "new".into())]),
+            arguments: BTreeMap::from([(1, b"new".to_vec()), (2, b"none".to_vec())]),
         };
         let completed = plan.completed(&late).unwrap();
+        assert_eq!(completed.inner.argv, [b"echo".to_vec(), b"new".to_vec()]);
         let last = &completed.operations[completed.operations.len() - 2..];
         assert_eq!(last, [file(Content::Bytes(vec![7])), BwrapOp::Dir("/last".into())]);
         assert_eq!(

@@ -2,6 +2,7 @@
 //! session lets the values be put in on the way to their hosts.
 
 mod authority;
+mod other_ways;
 mod revokes;
 mod seed;
 
@@ -50,11 +51,14 @@ pub(super) fn begin(host: &Host, prepared: &Prepared, revokes: &mut Revokes) -> 
     }
     protect_memory()?;
     let mut late = Late::default();
-    let secrets = if has_secrets { secrets(host, prepared, &mut late, revokes)? } else { Vec::new() };
     let mut warnings = Vec::new();
+    let secrets =
+        if has_secrets { secrets(host, prepared, &mut late, revokes, &mut warnings)? } else { Vec::new() };
+    let vault = Vault::new(secrets);
+    warnings.extend(other_ways::close(&prepared.plan, &vault, &mut late));
     let inspector = match &policy.trust {
         Trust::Session(places) => {
-            let vault = Arc::new(Vault::new(secrets));
+            let vault = Arc::new(vault);
             Some(Arc::new(authority::inspector(
                 host,
                 places,
@@ -92,7 +96,13 @@ fn protect_memory() -> Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed)
 }
 
-fn secrets(host: &Host, prepared: &Prepared, late: &mut Late, revokes: &mut Revokes) -> Result<Vec<Secret>> {
+fn secrets(
+    host: &Host,
+    prepared: &Prepared,
+    late: &mut Late,
+    revokes: &mut Revokes,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Secret>> {
     let policy = &prepared.policy;
     let trees = prepared.trees.iter().map(|tree| tree.root.clone());
     let written = Written::new(trees.chain([policy.project.clone(), prepared.data.clone()]));
@@ -127,6 +137,7 @@ fn secrets(host: &Host, prepared: &Prepared, late: &mut Late, revokes: &mut Revo
                 .because(error)
         };
         let value = SecretValue::new(std::mem::take(&mut *bytes)).map_err(|error| refused(&error))?;
+        warnings.extend(stripped(name, &value));
         let taken: Vec<&Sentinel> = secrets.iter().map(|secret| &secret.sentinel).collect();
         let sentinel = sentinel(&seed, name, &value, &taken).map_err(|error| refused(&error))?;
         late.environment.insert(name.clone(), sentinel.as_str().into());
@@ -152,6 +163,7 @@ fn secrets(host: &Host, prepared: &Prepared, late: &mut Late, revokes: &mut Revo
         let taken: Vec<&Sentinel> = secrets.iter().map(|secret| &secret.sentinel).collect();
         let masked = mask_file(&seed, &name, &content, &spec, &taken).map_err(|error| refused(&error))?;
         late.contents.insert(AtLaunch::Masked(position), masked.copy);
+        warnings.extend(masked.found.iter().find_map(|(value, _)| stripped(&name, value)));
         secrets.extend(masked.found.into_iter().map(|(value, sentinel)| Secret {
             name: name.clone(),
             value,
@@ -161,4 +173,17 @@ fn secrets(host: &Host, prepared: &Prepared, late: &mut Late, revokes: &mut Revo
         }));
     }
     Ok(secrets)
+}
+
+/// What to say of a value that HTTP does not carry as it is.
+fn stripped(name: &str, value: &SecretValue) -> Option<String> {
+    let is_white = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_whitespace);
+    let bytes = value.expose();
+    (is_white(bytes.first()) || is_white(bytes.last())).then(|| {
+        format!(
+            "the value of {} begins or ends with white space, which HTTP strips from headers: the fake is not known there, and \
+             the value is not put in; give it without",
+            escape(name)
+        )
+    })
 }

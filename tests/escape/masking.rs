@@ -409,3 +409,55 @@ fn what_is_shown_of_the_systems_roots_stays_as_it_is_and_variables_lead_to_the_a
     let output = env.jail(["--ro", "/etc/ssl", "--", "true"]);
     assert!(output.success() && output.stderr.contains(granted), "{output:#?}");
 }
+
+#[test]
+fn other_variables_and_arguments_have_the_fake_for_the_value() {
+    let value = token();
+    let encoded = value.replace('_', "%5f");
+    let url = format!("postgres://u:{value}@h/{encoded}");
+    let env = with_token(&value).var("MYPAT", &value).var("DBURL", &url).var("PLAIN", "plain");
+    let print =
+        "echo \"$TOKEN\"; echo \"$MYPAT\"; echo \"$DBURL\"; echo \"$PLAIN\"; echo \"$1\"; echo \"$2\"";
+    let argument = format!("--token={value}");
+    let run = |flags: &[&str]| {
+        env.jail(bound(&[flags, &["--", "sh", "-c", print, "sh", &argument, "other"]].concat()))
+    };
+    for flags in [
+        &["--inherit-env", "all"][..],
+        &["--env", "MYPAT", "--env", "DBURL", "--env", "PLAIN"],
+        &["--env", &format!("MYPAT={value}"), "--env", &format!("DBURL={url}"), "--env", "PLAIN"],
+        &["--network", "off", "--env", "MYPAT", "--env", "DBURL", "--env", "PLAIN"],
+    ] {
+        let output = run(flags);
+        assert!(output.success() && !says(&output, &value) && !says(&output, &encoded), "{output:#?}");
+        let lines: Vec<&str> = output.stdout.lines().collect();
+        let fake = lines[0];
+        like(fake, &value);
+        assert!(lines[2].starts_with(&format!("postgres://u:{fake}@h/ghp")), "{output:#?}");
+        assert_eq!([lines[1], lines[3]], [fake, "plain"], "{output:#?}");
+        assert_eq!([lines[4], lines[5]], [&format!("--token={fake}"), "other"], "{output:#?}");
+        let said: Vec<&str> = output.stderr.lines().filter(|line| line.contains("is also in")).collect();
+        let [said] = said[..] else { panic!("one line: {output:#?}") };
+        assert!(["MYPAT", "DBURL", "an argument"].iter().all(|place| said.contains(place)), "{said}");
+        assert!(!said.contains("PLAIN") && !said.contains("TOKEN"), "{said}");
+    }
+    let output = env.jail(bound(&["--", "true"]));
+    assert!(!output.stderr.contains("is also in"), "{output:#?}");
+}
+
+#[test]
+fn a_value_that_http_does_not_carry_as_it_is_is_said() {
+    let file = token();
+    let env = with_token(&format!("{} ", token()));
+    let path = env.file("auth.json", format!("{{\"token\": \"\t{file}\"}}"));
+    env.config(&format!(
+        "[[secrets.files]]\npath = \"{}\"\nhosts = [\"api.example\"]\nextract = '\"token\": \"([^\"]+)\"'\n",
+        path.display()
+    ));
+    let output = env.jail(bound(&["--", "true"]));
+    let said: Vec<&str> = output.stderr.lines().filter(|line| line.contains("white space")).collect();
+    assert!(output.success() && said.len() == 2, "{output:#?}");
+    assert!(said[0].contains("TOKEN") && said[1].contains("auth.json"), "{said:?}");
+    let output = with_token(&token()).jail(bound(&["--", "true"]));
+    assert!(output.success() && !output.stderr.contains("white space"), "{output:#?}");
+}
