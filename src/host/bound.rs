@@ -1,4 +1,5 @@
-//! The files that the user names as secrets: where they are, and that they are covered like what is denied and masked.
+//! The files that the user names as secrets, or for their values: where they are, and that they are covered like what is
+//! denied and masked.
 
 use crate::config::secrets::FileEntry;
 use crate::config::settings::{NetworkMode, Settings};
@@ -29,6 +30,21 @@ pub(super) fn globs(settings: &Settings) -> Result<Globs> {
         };
         let glob = Sourced::new(glob, entry.origin.clone());
         if is_denied(settings, entry) { globs.deny.push(glob) } else { globs.mask.push(glob) }
+    }
+    // Files that give values hold the real ones.
+    for file in &settings.env_files {
+        // It is no symlink itself: what is one was refused when it was read.
+        let parent = file.value.parent().and_then(|parent| parent.canonicalize().ok());
+        let place = parent.zip(file.value.file_name()).map(|(parent, name)| parent.join(name));
+        let Some(glob) = place.as_deref().and_then(Glob::of_path) else {
+            return Err(Error::new(
+                Kind::Config,
+                format!("{} cannot be a file of --env-file", escape(&file.value)),
+            )
+            .because("it has no place where it could be kept from the jail")
+            .hint("name a file that is there, in fewer directories"));
+        };
+        globs.mask.push(Sourced::new(glob, file.origin.clone()));
     }
     Ok(globs)
 }

@@ -446,6 +446,31 @@ fn other_variables_and_arguments_have_the_fake_for_the_value() {
 }
 
 #[test]
+fn an_env_file_is_empty_inside_by_whatever_name_it_has() {
+    let value = token();
+    let env = TestEnv::new();
+    let file = env.file(env.root().join("keys/a.env"), format!("TOKEN={value}\n"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("chmod");
+    let other = env.project().join("other.env");
+    fs::hard_link(&file, &other).expect("link");
+    let read = format!("cat {} other.env; echo end; echo $TOKEN", file.display());
+    assert_eq!(env.outside(&read).stdout.matches(&value).count(), 2, "control");
+    let keys = env.root().join("keys");
+    // Directories may be reached by other names.
+    std::os::unix::fs::symlink(&keys, env.root().join("linked")).expect("symlink");
+    for named in [file.clone(), env.root().join("linked/a.env"), env.root().join("keys/../keys/a.env")] {
+        for granted in [&keys, &file] {
+            let [named, granted] = [&named, granted].map(|path| path.to_str().expect("UTF-8"));
+            let flags = ["--env-file", named, "--ro", granted, "--", "sh", "-c", &read];
+            let output = env.jail(bound(&flags));
+            let lines: Vec<&str> = output.ok().lines().collect();
+            assert!(lines.len() == 2 && lines[0] == "end" && !says(&output, &value), "{output:#?}");
+            like(lines[1], &value);
+        }
+    }
+}
+
+#[test]
 fn a_value_that_http_does_not_carry_as_it_is_is_said() {
     let file = token();
     let env = with_token(&format!("{} ", token()));
