@@ -82,7 +82,9 @@ fn within(method: &str, path: &str) -> bool {
 
 /// The paths without dot segments that servers may take `path` for.
 fn readings(path: &str) -> BTreeSet<String> {
-    let mut all = BTreeSet::from([path.to_owned()]);
+    // What needs no escape means the same with one (RFC 3986, 6.2.2.2).
+    let mut all =
+        BTreeSet::from([decoded_where(path, |byte| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte))]);
     for _ in 0..ROUNDS {
         let more: Vec<String> = all
             .iter()
@@ -100,13 +102,18 @@ fn readings(path: &str) -> BTreeSet<String> {
 }
 
 fn decoded(path: &str) -> String {
+    decoded_where(path, |_| true)
+}
+
+fn decoded_where(path: &str, wanted: fn(u8) -> bool) -> String {
     let bytes = path.as_bytes();
     let (mut out, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
         let hex = bytes.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
         let byte = hex
             .filter(|hex| bytes[at] == b'%' && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok())
+            .filter(|byte| wanted(*byte));
         out.push(byte.unwrap_or(bytes[at]));
         at += if byte.is_some() { 3 } else { 1 };
     }
