@@ -132,7 +132,7 @@ pub struct RunOptions {
     /// Give the jail a fake of a variable; the real value is put in outside, only on the way to these hosts.
     #[arg(long, value_name = "NAME=HOST[,HOST...]", action = ArgAction::Append, help_heading = "Secrets")]
     pub secret: Vec<String>,
-    /// The same for a file that is, or holds, a secret.
+    /// The same for a file that is a token and nothing else; for JSON and the like: extract in [[secrets.files]].
     #[arg(long, value_name = "PATH=HOST[,HOST...]", action = ArgAction::Append, help_heading = "Secrets",
           value_hint = ValueHint::AnyPath)]
     pub secret_file: Vec<OsString>,

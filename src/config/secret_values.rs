@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::values::{Base, GrantPath, grant_path, host_pattern};
 use super::words::Problem;
 use crate::policy::host_rule::{HostPattern, Hosts, Ports, StreamCheck};
-use crate::secrets::{Decode, FileError, FileMask};
+use crate::secrets::{Decode, FileError, FileMask, looks_like_token};
 
 /// Reads a host where a secret is put in.
 ///
@@ -52,6 +52,20 @@ pub fn bound(raw: &OsStr) -> Result<(&OsStr, Vec<HostPattern>), Problem> {
     }
     let hosts: Vec<_> = hosts.split(',').map(secret_host).collect::<Result<_, _>>()?;
     Ok((OsStr::from_bytes(&bytes[..at]), hosts))
+}
+
+/// Whether a secret's value stands where [`bound`] reads the hosts of a variable. A variable's name holds no `=`.
+pub fn is_value_of_variable(raw: &str) -> bool {
+    match raw.split_once('=') {
+        Some((_, hosts)) => hosts.contains('=') || hosts.split(',').any(looks_like_token),
+        None => raw.contains(|sign: char| sign.is_ascii_lowercase()) && looks_like_token(raw),
+    }
+}
+
+/// The same for a file, whose path may hold `=`.
+pub fn is_value_of_file(raw: &OsStr) -> bool {
+    let text = raw.to_string_lossy();
+    text.rsplit_once('=').is_some_and(|(_, hosts)| hosts.split(',').any(looks_like_token))
 }
 
 /// Reads the path of one file; `~` is the home.

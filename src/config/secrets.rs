@@ -141,7 +141,7 @@ pub(super) fn variable(value: Value<'_>, name: &str) -> Result<SecretEntry> {
 /// Reads `[[secrets.files]]`; each path once.
 pub(super) fn files(value: Value<'_>, base: Base<'_>) -> Result<BTreeMap<PathBuf, FileEntry>> {
     let mut files = BTreeMap::new();
-    for one in tables(value, "a table for each file, written as [[secrets.files]]")? {
+    for one in tables(value, "a list of tables, each below a line [[secrets.files]] with two brackets")? {
         let (path, entry) = file(Value { value: one, ..value }, base)?;
         if files.insert(path, entry).is_some() {
             return Err(value.problem(one.span(), Problem::new("the file is named twice")));
@@ -192,7 +192,7 @@ fn file(value: Value<'_>, base: Base<'_>) -> Result<(PathBuf, FileEntry)> {
 
 /// Reads `[[network.http]]`.
 pub(super) fn http(value: Value<'_>) -> Result<Vec<Sourced<HttpRules>>> {
-    tables(value, "a table for each host, written as [[network.http]]")?
+    tables(value, "a list of tables, each below a line [[network.http]] with two brackets")?
         .into_iter()
         .map(|one| http_rules(Value { value: one, ..value }))
         .collect()

@@ -186,6 +186,9 @@ pub fn count(text: &str) -> Result<u64, Problem> {
 
 /// Reads a TCP port.
 fn port(text: &str) -> Result<u16, Problem> {
+    if text.contains(':') {
+        return Err(Problem::new("one port cannot be mapped to another: it is the same inside and outside"));
+    }
     count(text)
         .ok()
         .and_then(|port| u16::try_from(port).ok())
@@ -194,7 +197,12 @@ fn port(text: &str) -> Result<u16, Problem> {
 
 /// Reads a port of the host's loopback that the jail is to reach at its own. Those of our doors are taken there.
 pub fn forward_port(text: &str) -> Result<u16, Problem> {
-    let port = port(text)?;
+    let port = port(text).map_err(|problem| match text.contains(':') {
+        false => problem,
+        true => problem.hint(
+            "name it alone, or give the server a name: --allow-host dev.internal:5432 --resolve dev.internal=127.0.0.1:5433",
+        ),
+    })?;
     if DOOR_PORTS.contains(&port) {
         return Err(Problem::new(format!("the jail's own doors listen on port {port}")).hint(format!(
             "give the server a name: --allow-host dev.internal:{port} --resolve dev.internal=127.0.0.1:{port}"
@@ -215,7 +223,10 @@ pub fn upstream(text: &str) -> Result<UpstreamChoice, Problem> {
 /// Reads a port of the jail's loopback that this machine is to reach at its own. At those of our doors it would reach them,
 /// and the hosts that the jail may reach.
 pub fn publish_port(text: &str) -> Result<u16, Problem> {
-    let port = port(text)?;
+    let port = port(text).map_err(|problem| match text.contains(':') {
+        false => problem,
+        true => problem.hint("let the server in the jail listen on the port that you want outside"),
+    })?;
     if DOOR_PORTS.contains(&port) {
         return Err(Problem::new(format!("the jail's own doors listen on port {port}"))
             .hint("let the server in the jail listen on another port, for example 8080"));

@@ -134,7 +134,7 @@ pub fn json(policy: &Policy, plan: &Plan) -> Value {
             "path": held.root.join(&held.below).to_string_lossy(), "access": held.access, "reason": held.reason,
         })).collect::<Vec<_>>(),
         "opened": policy.opened,
-        "secrets": policy.secrets.iter().map(|secret| json!({
+        "secrets_files": policy.secrets.iter().map(|secret| json!({
             "path": secret.path.to_string_lossy(), "masked": secret.is_masked(), "reason": secret.why(),
         })).collect::<Vec<_>>(),
         "asked": policy.asked.iter().map(|asked| json!({
@@ -144,7 +144,7 @@ pub fn json(policy: &Policy, plan: &Plan) -> Value {
             "path": inside(hidden).to_string_lossy(), "how": how(hidden), "reason": hidden.reason,
         })).collect::<Vec<_>>(),
         "environment": policy.environment.iter().map(|(name, value)| json!({ "name": name, "origin": value.origin })).collect::<Vec<_>>(),
-        "bound": bindings::secrets_json(policy),
+        "secrets": bindings::secrets_json(policy),
         "network": match &policy.network {
             NetworkRule::Off => json!({ "mode": "off" }),
             NetworkRule::DangerOpen => json!({ "mode": "open" }),

@@ -1,6 +1,6 @@
 //! Why one path, host or variable is, or is not, in the jail.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -12,12 +12,13 @@ use crate::host::system::MountKind;
 use crate::host::things;
 use crate::plan::operation::{Access, Veil};
 use crate::policy::authority::{Authority, AuthorityError, Host};
-use crate::policy::bindings::SecretMode;
+use crate::policy::bindings::{SecretMode, ValueFrom};
 use crate::policy::files::{Source, inside};
 use crate::policy::host_rule::HostPattern;
 use crate::policy::net::{DOOR_PORTS, Inspected, NetPolicy};
-use crate::policy::origin::Origin;
+use crate::policy::origin::{Origin, Sourced};
 use crate::policy::{Asked, NetworkRule, Policy, env};
+use crate::secrets::{Place, Places};
 
 /// An answer: what was asked, what holds, by which rule, and what would change it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -68,7 +69,15 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
     }
     if let Some(file) = policy.files_bound.iter().find(|file| file.path == path) {
         return match file.mode {
-            SecretMode::Mask => answer("masked", works_at(&file.hosts, &file.origin), None),
+            SecretMode::Mask => {
+                let whole = match &file.extract {
+                    None => "its value is all of the file on this machine".to_owned(),
+                    Some(extract) => {
+                        format!("its value is what `{extract}` finds in the file on this machine")
+                    }
+                };
+                answer("masked", works_at(&file.hosts, file.places, &whole, &file.origin), None)
+            }
             SecretMode::Deny => {
                 answer("denied", format!("it is a secret that is denied ({})", file.origin), None)
             }
@@ -183,7 +192,10 @@ fn explain_variable(policy: &Policy, name: &str) -> Answer {
     let answer = |verdict, because: String, hint| Answer { asked: name.to_owned(), verdict, because, hint };
     if let Some(binding) = policy.bindings.iter().find(|binding| binding.name == name) {
         return match binding.mode {
-            SecretMode::Mask => answer("masked", works_at(&binding.hosts, &binding.origin), None),
+            SecretMode::Mask => {
+                let source = value_from(&binding.from, &policy.settings.env_files);
+                answer("masked", works_at(&binding.hosts, binding.places, &source, &binding.origin), None)
+            }
             SecretMode::Deny => {
                 answer("unset", format!("it is a secret that is denied ({})", binding.origin), None)
             }
@@ -216,12 +228,12 @@ fn explain_host(policy: &Policy, own: &[IpAddr], question: &str) -> Answer {
         NetworkRule::Filtered(net) => net,
     };
     let answer = explain_target(net, own, question);
-    match target_of(question).ok().and_then(|target| inspection(policy, net, &target)) {
-        Some(why) if answer.verdict == "allowed" => {
-            Answer { because: format!("{}; {why}", answer.because), ..answer }
-        }
-        _ => answer,
-    }
+    let Some(target) = target_of(question).ok().filter(|_| answer.verdict == "allowed") else {
+        return answer;
+    };
+    let more = [way(net, &target), inspection(policy, net, &target)].into_iter().flatten();
+    let because = std::iter::once(answer.because).chain(more).collect::<Vec<_>>().join("; ");
+    Answer { because, ..answer }
 }
 
 /// Why TLS to a host ends at ai-jail, and what may be asked there; `None` when nothing is to be said.
@@ -252,10 +264,40 @@ fn inspection(policy: &Policy, net: &NetPolicy, target: &Authority) -> Option<St
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Where a fake works.
-fn works_at(hosts: &[HostPattern], origin: &Origin) -> String {
+/// Where a fake works, and where the real value is.
+fn works_at(hosts: &[HostPattern], places: Places, source: &str, origin: &Origin) -> String {
     let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-    format!("the jail has a fake; the real one is put in on the way to {} ({origin})", hosts.join(", "))
+    let places: Vec<&str> = places.iter().map(Place::name).collect();
+    format!(
+        "the jail has a fake; the real one is put in on the way to {} ({origin}), in these parts of a request: {}; {source}",
+        hosts.join(", "),
+        places.join(", ")
+    )
+}
+
+/// Where the value of a variable is read; nothing is read to say so.
+fn value_from(from: &ValueFrom, env_files: &[Sourced<PathBuf>]) -> String {
+    match from {
+        ValueFrom::Command(words) => format!("its value is what `{}` prints at the launch", words.join(" ")),
+        ValueFrom::Environment if env_files.is_empty() => "its value is that of your environment".to_owned(),
+        ValueFrom::Environment => {
+            let files: Vec<String> = env_files.iter().map(|file| file.value.display().to_string()).collect();
+            format!("its value is that of {}, else that of your environment", files.join(", "))
+        }
+    }
+}
+
+/// Where connections to a host go instead of to its address; `None` when they go there. `--resolve` goes past the proxy.
+fn way(net: &NetPolicy, target: &Authority) -> Option<String> {
+    if let Some(mapped) = net.resolve.get(&target.host.to_string()) {
+        let at = SocketAddr::new(mapped.value.addr, mapped.value.port.unwrap_or(target.port));
+        return Some(format!("it is dialled at {at} ({})", mapped.origin));
+    }
+    let proxy = net.upstream.of(target)?;
+    let sourced = [&net.upstream.plain, &net.upstream.others].into_iter().flatten();
+    let origin =
+        sourced.filter(|known| known.value == *proxy).map(|known| known.origin.to_string()).next()?;
+    Some(format!("by way of the proxy {} ({origin})", proxy.at))
 }
 
 fn is_loopback(host: &Host) -> bool {

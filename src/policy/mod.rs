@@ -36,7 +36,7 @@ use crate::host::user::User;
 use crate::plan::operation::{Access, AtLaunch, Hole, Veil};
 use crate::plan::seccomp::Debuggers;
 
-use self::bindings::{FileBinding, SecretBinding, SecretMode};
+use self::bindings::{FileBinding, SecretBinding};
 use self::carry::Carry;
 use self::files::{FileRule, FileRules};
 use self::glob::Below;
@@ -425,12 +425,6 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// How many secrets the jail has fakes of.
-    pub fn fakes(&self) -> usize {
-        let variables = self.bindings.iter().filter(|binding| binding.mode == SecretMode::Mask).count();
-        variables + self.files_bound.iter().filter(|file| file.mode == SecretMode::Mask).count()
-    }
-
     /// Whether the user switched protected paths off as a whole.
     pub fn protected_off(&self) -> bool {
         self.settings.protect.value == Protect::DangerOff

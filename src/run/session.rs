@@ -9,7 +9,7 @@ use std::time::Instant;
 use time::OffsetDateTime;
 
 use crate::audit::{self as event, Counters, Event, Log, SessionId};
-use crate::config::settings::{NetworkMode, Profile};
+use crate::config::settings::{Inspect, NetworkMode, Profile};
 use crate::egress::{Door, NetEvent, Observer, SecretEvent, SecretUse, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::guard::live::Live;
@@ -410,22 +410,46 @@ fn start_line(policy: &Policy) -> String {
         count => format!("{count} masked secrets files; "),
     };
     let covered = covered(policy);
-    let fakes = match policy.fakes() {
-        0 => String::new(),
-        1 => "1 secret is a fake; ".to_owned(),
-        count => format!("{count} secrets are fakes; "),
-    };
+    let fakes = fakes(policy);
     format!("profile {profile}; network {network}; {held}{covered}; {masked}{fakes}{landlock}; seccomp")
 }
 
 /// How much of what the user denies and masks is there.
 fn covered(policy: &Policy) -> String {
-    if policy.asked.is_empty() {
-        return String::new();
-    }
     let count = |veil| {
         let asked = policy.hidden.iter().filter(|hidden| hidden.is_asked && hidden.veil == veil);
+        // A copy with fakes is named as such.
+        let asked = asked.filter(|hidden| hidden.copy.is_none());
         asked.map(|hidden| &hidden.host).collect::<BTreeSet<_>>().len()
     };
-    format!("; {} denied, {} masked", count(Veil::Closed), count(Veil::Empty))
+    let (denied, masked) = (count(Veil::Closed), count(Veil::Empty));
+    let settings = &policy.settings;
+    // Files that are secrets are covered too, without a glob of the user's.
+    if settings.deny_files.is_empty() && settings.mask_files.is_empty() && denied + masked == 0 {
+        return String::new();
+    }
+    format!("; {denied} denied, {masked} masked")
+}
+
+/// The secrets that are fakes inside, and the hosts whose TLS is looked into, when they are few.
+fn fakes(policy: &Policy) -> String {
+    const NAMED: usize = 3;
+    let names: Vec<String> = masking::names(policy).map(|name| escape(&*name).to_string()).collect();
+    let verb = if names.len() == 1 { "is a fake" } else { "are fakes" };
+    let named = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let fakes = match names.len().saturating_sub(NAMED) {
+        _ if names.is_empty() => return String::new(),
+        0 => format!("{named} {verb}"),
+        more => format!("{named} and {more} more {verb}"),
+    };
+    let NetworkRule::Filtered(net) = &policy.network else { return format!("{fakes}; ") };
+    let hosts = net.secret_hosts.iter().map(|host| host.value.to_string());
+    let hosts: BTreeSet<String> =
+        hosts.chain(net.http.iter().map(|rules| rules.value.host.to_string())).collect();
+    let read = match hosts.len() {
+        _ if net.inspect == Inspect::All => "TLS to every host is read".to_owned(),
+        count if count > NAMED => format!("TLS to {count} hosts is read"),
+        _ => format!("TLS to {} is read", hosts.into_iter().collect::<Vec<_>>().join(", ")),
+    };
+    format!("{fakes}; {read}; ")
 }

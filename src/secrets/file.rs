@@ -9,6 +9,7 @@ use super::forms;
 use super::jwt::jwt;
 use super::sentinel::{Sentinel, ShapeError, sentinel};
 use super::stream::{Stream, Table, What};
+use super::structure::{Structure, structure};
 use super::value::{SecretValue, Seed, ValueError};
 
 /// How many different secrets one file may have.
@@ -38,6 +39,9 @@ impl FileMask {
         let Some(extract) = &self.extract else {
             let value = content.strip_suffix(b"\n").unwrap_or(content);
             let value = value.strip_suffix(b"\r").unwrap_or(value);
+            if let Some(structure) = structure(value) {
+                return Err(FileError::Structured(structure));
+            }
             if value.contains(&b'\n') {
                 return Err(FileError::Lines);
             }
@@ -67,7 +71,8 @@ pub struct MaskedFile {
     pub found: Vec<(SecretValue, Sentinel)>,
 }
 
-/// Why a file is not masked; it must not be shown then. The texts quote nothing of it; each begins with what the file is.
+/// Why a file is not masked; it must not be shown then. The texts quote nothing of it but names; each begins with what the
+/// file is.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     /// `extract` is no regular expression.
@@ -90,6 +95,9 @@ pub enum FileError {
     /// Without `extract`, more than one line.
     #[error("it has more than one line; name the secret in it with `extract`, or deny the file")]
     Lines,
+    /// Without `extract`, more than a secret.
+    #[error("{0}")]
+    Structured(Structure),
     /// What was found is no value.
     #[error(transparent)]
     Value(#[from] ValueError),
@@ -188,6 +196,16 @@ mod tests {
         }
         let many: String = (0..300).map(|at| format!("{A}{at:04}\n")).collect();
         assert_eq!(masked(&many, Some("(.+)")).unwrap_err(), FileError::TooMany);
+    }
+
+    #[test]
+    fn all_of_a_file_is_a_secret_only_when_it_has_no_structure() {
+        let content = format!("{{\"token\": \"{A}\"}}\n");
+        let refused = masked(&content, None).unwrap_err();
+        assert!(matches!(refused, FileError::Structured(_)), "{refused}");
+        let said = refused.to_string();
+        let extract = said.split('\'').nth(1).expect("an example");
+        assert_eq!(masked(&content, Some(extract)).unwrap().found.len(), 1, "{said}");
     }
 
     #[test]

@@ -104,6 +104,25 @@ const KNOWN: &[Known] = &[
     known("dckr_pat_", "Docker Hub"),
 ];
 
+/// Whether `text` is more likely a token than the name of a host or of a key: it has no dot and begins like a known one, or is
+/// long, with digits. A JWT, and tokens whose prefix has a dot, are told by their capitals.
+pub fn looks_like_token(text: &str) -> bool {
+    let has = |test: fn(&u8) -> bool| text.as_bytes().iter().any(|byte| test(byte));
+    let digits = has(u8::is_ascii_digit);
+    let known = KNOWN.iter().any(|known| text.starts_with(known.prefix));
+    if text.contains('.') {
+        let jwt = text.starts_with("eyJ") && text.len() > 40;
+        let dotted = KNOWN.iter().any(|known| known.prefix.ends_with('.') && text.starts_with(known.prefix));
+        return jwt || dotted && text.len() > 15 && digits && has(u8::is_ascii_uppercase);
+    }
+    if text.bytes().any(|byte| !byte.is_ascii_alphanumeric() && !b"_-+/=".contains(&byte)) {
+        return false;
+    }
+    let underscore = text.contains('_');
+    let whole = text.len() >= 32 && !text.contains('-');
+    known && underscore || digits && text.len() > 15 && (known || underscore) || digits && whole
+}
+
 /// One byte of a value that its sentinel does not keep, and what may stand there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
@@ -261,6 +280,40 @@ mod tests {
             let value = format!("{}{}", known.prefix, "A".repeat(30));
             let slots = slots(value.as_bytes()).unwrap();
             assert_eq!(slots[0].at, known.prefix.len(), "{}", known.prefix);
+        }
+    }
+
+    #[test]
+    fn a_token_is_told_from_a_name() {
+        let (dotted, jwt) = ("SG.abcDEF0123456789.x", format!("eyJhbGciOiJIUzI1NiJ9.{}.x", "a".repeat(30)));
+        let hex = "0123456789abcdef".repeat(2);
+        for token in [
+            "ghp_xyz123",
+            "sk-ant-api03-abcdef",
+            "AKIAIOSFODNN7EXAMPLE",
+            "my_own_token_123",
+            dotted,
+            &jwt,
+            &hex,
+        ] {
+            assert!(looks_like_token(token), "{token}");
+        }
+        for name in [
+            "api.example.com",
+            "localhost",
+            "db-1",
+            "sk-web",
+            "sk-a.example.com",
+            "access_token",
+            "my-own-long-host-name-1",
+            "hvs.internal.example1",
+            "xn--bcher-kva",
+            "*",
+            "",
+            "2001:db8:0:0:0:0:0:1",
+            "10.0.0.1",
+        ] {
+            assert!(!looks_like_token(name), "{name}");
         }
     }
 

@@ -30,7 +30,7 @@ fn bound(plan: &Value) -> Vec<String> {
         let list = list.as_array().expect("a list");
         list.iter().map(|word| word.as_str().expect("a word")).collect::<Vec<_>>().join(",")
     };
-    let rows = plan["bound"].as_array().expect("a list");
+    let rows = plan["secrets"].as_array().expect("a list");
     rows.iter()
         .map(|row| {
             let name = row["variable"].as_str().or(row["file"].as_str()).expect("a name");
@@ -283,7 +283,10 @@ fn explain_says_what_is_a_fake_and_what_is_inspected() {
         &["a.test:80: allowed", "only GET /x/**"],
         &["b.test: allowed", "put in there: ", "/home/f"],
         &["claude.ai: allowed"],
-        &["/home/f: masked; the jail has a fake; the real one is put in on the way to b.test"],
+        &[
+            "/home/f: masked; the jail has a fake; the real one is put in on the way to b.test",
+            "in these parts of a request: header, basic, query, path; its value is all of the file",
+        ],
     ];
     assert_eq!(lines.len(), parts.len(), "{output:#?}");
     for (line, parts) in lines.iter().zip(parts) {
@@ -301,6 +304,54 @@ fn explain_says_what_is_a_fake_and_what_is_inspected() {
 }
 
 #[test]
+fn explain_says_where_a_value_is_from_and_which_way_a_host_is_reached() {
+    let env = TestEnv::new().var("https_proxy", "http://me:hidden@proxy.test:3128");
+    env.config(
+        "[secrets]\nA = { hosts = [\"a.test\"], in = [\"body\"], from = [\"gh\", \"auth\", \"token\"] }\n\
+         B = { hosts = [\"a.test\"] }\n",
+    );
+    let file = env.file(env.home().join("keys.env"), format!("B={KEY}\n"));
+    let explain = |flags: &[&str]| {
+        let asked = ["A", "B", "a.test", "b.test"];
+        let hosts =
+            ["--allow-host", "a.test", "--allow-host", "b.test", "--resolve", "b.test=192.0.2.7:8443"];
+        env.jail([&["explain"], &hosts[..], flags, &asked].concat())
+    };
+    let own = explain(&[]);
+    for part in [
+        "in these parts of a request: body; its value is what `gh auth token` prints at the launch",
+        "its value is that of your environment",
+        "a.test: allowed; a.test (--allow-host); by way of the proxy proxy.test:3128 (https_proxy",
+        "b.test: allowed; b.test (--allow-host); it is dialled at 192.0.2.7:8443 (--resolve)",
+    ] {
+        assert!(own.ok().contains(part), "{part}: {own:#?}");
+    }
+    assert!(!own.stdout.contains("hidden"), "{own:#?}");
+    let filed = explain(&["--env-file", file.to_str().unwrap()]);
+    assert!(filed.ok().contains(&format!("its value is that of {}, else", file.display())), "{filed:#?}");
+}
+
+#[test]
+fn what_is_more_than_a_token_is_refused_and_a_value_is_not_repeated() {
+    let env = TestEnv::new();
+    let token = "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    let file = env.file("auth.json", format!("{{\"access_token\": \"{token}\"}}\n"));
+    let json = env.jail(["--secret-file", &format!("{}=a.test", file.display()), "--", "true"]);
+    let want = r#"extract = '"access_token"\s*:\s*"([^"]+)"'"#;
+    assert!(json.refused().contains("it is JSON") && json.stderr.contains(want), "{json:#?}");
+    let pasted = env.jail(["--secret", &format!("GITHUB_TOKEN={token}"), "--", "true"]);
+    assert!(pasted.stderr.contains("where a host belongs"), "{pasted:#?}");
+    for output in [json, pasted] {
+        assert!(!output.success() && !output.stderr.contains(token), "{output:#?}");
+    }
+    let ports = env.jail(["--forward", "5432:5433", "--", "true"]);
+    assert!(
+        ports.stderr.contains("cannot be mapped") && ports.stderr.contains("--resolve dev.internal"),
+        "{ports:#?}"
+    );
+}
+
+#[test]
 fn the_agent_and_the_user_are_told_what_is_a_fake() {
     let env = TestEnv::new().var("TOKEN", KEY);
     env.config(
@@ -310,7 +361,13 @@ fn the_agent_and_the_user_are_told_what_is_a_fake() {
     for part in ["these are fakes", "TOKEN: works at a.test", "at a.test only GET /x/**"] {
         assert!(output.ok().contains(part), "{part}: {output:#?}");
     }
-    assert!(output.stderr.contains("1 secret is a fake"), "{output:#?}");
+    assert!(output.stderr.contains("TOKEN is a fake; TLS to a.test is read;"), "{output:#?}");
+    assert!(!output.stderr.contains("denied, "), "{output:#?}");
+    let file = env.file("token", format!("{KEY}\n"));
+    let flag = format!("{}=b.test", file.display());
+    let both = env.jail(["--secret", "TOKEN=a.test", "--secret-file", &flag, "--", "true"]);
+    let said = format!("TOKEN, {} are fakes; TLS to a.test, b.test is read;", file.display());
+    assert!(both.success() && both.stderr.contains(&said) && !both.stderr.contains("denied, "), "{both:#?}");
     assert!(!output.stdout.contains(KEY) && !output.stderr.contains(KEY));
     let none = env.jail(["--", "cat", "/run/ai-jail/about"]);
     assert!(

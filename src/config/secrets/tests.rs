@@ -136,7 +136,7 @@ fn what_is_wrong_is_cited() {
         ),
         (
             "[secrets.files]\npath = \"/x\"",
-            "/c.toml:1:1: `secrets.files` has the wrong type; it takes a table for each file, written as [[secrets.files]], not a table",
+            "/c.toml:1:1: `secrets.files` has the wrong type; it takes a list of tables, each below a line [[secrets.files]] with two brackets, not a table",
         ),
         (
             "[[secrets.files]]\nhosts = [\"a.test\"]",
@@ -180,7 +180,7 @@ fn what_is_wrong_is_cited() {
         ),
         (
             "[network.http]\nhost = \"a.test\"",
-            "/c.toml:1:1: `network.http` has the wrong type; it takes a table for each host, written as [[network.http]], not a table",
+            "/c.toml:1:1: `network.http` has the wrong type; it takes a list of tables, each below a line [[network.http]] with two brackets, not a table",
         ),
         ("[[network.http]]\nallow = [\"GET /\"]", "/c.toml:1:1: `network.http` is no good; it has no `host`"),
         (

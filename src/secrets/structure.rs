@@ -1,0 +1,228 @@
+//! Whether a file is more than the one secret: then only a part of it may be a fake, or no program could read it.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::shapes::looks_like_token;
+
+/// Names that an example has.
+const NAMED: usize = 3;
+/// The longest of them.
+const LONGEST: usize = 64;
+
+/// What a file is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// An object or a list.
+    Json,
+    /// `name = value`: TOML, INI, a file of variables.
+    Equals,
+    /// `name: value`, as in YAML.
+    Colon,
+    /// One line with white space or quotes in it.
+    Words,
+}
+
+/// A file that holds more than a secret. No value is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Structure {
+    form: Form,
+    /// Names whose values look like secrets, of letters, digits and `_-.:/@` alone.
+    names: Vec<String>,
+}
+
+impl fmt::Display for Structure {
+    /// What it is, why it cannot be masked as a whole, and what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is = match self.form {
+            Form::Json => "it is JSON",
+            Form::Equals => "it has lines like `name = value`",
+            Form::Colon => "it has lines like `name: value`",
+            Form::Words => "it holds white space or quotes",
+        };
+        write!(
+            f,
+            "{is}, and all of it would be a fake, so that programs could not read it, and a token from it would not be \
+             replaced; say which part is the secret, in [[secrets.files]] of your configuration: extract = '{}'",
+            self.extract()
+        )?;
+        if self.form == Form::Words { f.write_str(", or '(.+)' for the whole line") } else { Ok(()) }
+    }
+}
+
+impl Structure {
+    /// An `extract` for a file like this; what is in it fits into a literal string of TOML.
+    fn extract(&self) -> String {
+        let names: Vec<String> = self.names.iter().map(|name| regex::escape(name)).collect();
+        let names = match &names[..] {
+            [] => "NAME".to_owned(),
+            [name] => name.clone(),
+            names => format!("(?:{})", names.join("|")),
+        };
+        match self.form {
+            Form::Json => format!(r#""{names}"\s*:\s*"([^"]+)""#),
+            Form::Equals => format!(r#"(?m)^\s*(?:export\s+)?"?{names}"?\s*=\s*"?([^"\s]+)"#),
+            Form::Colon => format!(r#"(?m)^\s*"?{names}"?:\s+"?([^"\s]+)"#),
+            Form::Words => r#"([^\s"]{16,})"#.to_owned(),
+        }
+    }
+}
+
+/// What `content` is written in; `None` when it is one plain word, or nothing that is known.
+pub(super) fn structure(content: &[u8]) -> Option<Structure> {
+    let text = std::str::from_utf8(content).ok()?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim();
+    let json = serde_json::from_str::<Value>(text).ok().filter(|json| json.is_object() || json.is_array());
+    if json.is_some() || text.starts_with('{') {
+        let mut names = Vec::new();
+        if let Some(json) = &json {
+            collect(json, &mut names);
+        }
+        return Some(Structure { form: Form::Json, names });
+    }
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
+    let mut found: Option<Structure> = None;
+    for (form, name, value) in lines.filter_map(pair) {
+        let found = found.get_or_insert_with(|| Structure { form, names: Vec::new() });
+        if found.form == form && telling(name, value) {
+            add(&mut found.names, name);
+        }
+    }
+    let is_section = |line: &str| line.starts_with('[') && line.ends_with(']');
+    if found.is_none() && text.lines().any(|line| is_section(line.trim())) {
+        return Some(Structure { form: Form::Equals, names: Vec::new() });
+    }
+    let is_words =
+        || !text.contains('\n') && text.contains(|sign: char| sign.is_whitespace() || "\"'`".contains(sign));
+    found.or_else(|| is_words().then(|| Structure { form: Form::Words, names: Vec::new() }))
+}
+
+/// A line's name and value. The padding of base64 is none, nor is the colon in a login or a URL.
+fn pair(line: &str) -> Option<(Form, &str, &str)> {
+    let at = line.find(['=', ' ', '\t']).unwrap_or(line.len());
+    if let Some(name) =
+        line[..at].strip_suffix(':').filter(|_| at < line.len() && !line[at..].starts_with('='))
+    {
+        return is_name(bare(name)).then(|| (Form::Colon, bare(name), bare(line[at..].trim())));
+    }
+    if let Some(name) = line.strip_suffix(':').filter(|name| is_name(bare(name))) {
+        return Some((Form::Colon, bare(name), ""));
+    }
+    let (name, value) = line.split_once('=')?;
+    let name = bare(name.strip_prefix("export ").unwrap_or(name).trim());
+    let is_padding = value.bytes().all(|byte| byte == b'=');
+    (is_name(name) && !is_padding).then(|| (Form::Equals, name, bare(value.trim())))
+}
+
+fn bare(text: &str) -> &str {
+    text.trim_matches(['"', '\''])
+}
+
+fn is_name(text: &str) -> bool {
+    let sign = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/@".contains(&byte);
+    !text.is_empty() && text.len() <= LONGEST && text.bytes().all(sign)
+}
+
+/// Whether a value looks like a secret, or is called one.
+fn telling(name: &str, value: &str) -> bool {
+    const WORDS: [&str; 6] = ["token", "secret", "key", "password", "passwd", "credential"];
+    let name = name.to_ascii_lowercase();
+    let is_word = value.len() >= 12 && !value.contains(char::is_whitespace);
+    looks_like_token(value) || is_word && WORDS.iter().any(|word| name.contains(word))
+}
+
+/// A name that is a token itself is not shown.
+fn add(names: &mut Vec<String>, name: &str) {
+    let is_new = !names.iter().any(|known| known == name);
+    if names.len() < NAMED && is_new && is_name(name) && !looks_like_token(name) {
+        names.push(name.to_owned());
+    }
+}
+
+/// As deep as the parser goes, which has a bound.
+fn collect(json: &Value, names: &mut Vec<String>) {
+    match json {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(value) if telling(name, value) => add(names, name),
+                    value => collect(value, names),
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| collect(value, names)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use regex::bytes::Regex;
+
+    use super::*;
+
+    const TOKEN: &str = "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+
+    #[test]
+    fn one_word_has_no_structure() {
+        let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+        for word in [
+            TOKEN,
+            jwt,
+            "QUJDREVGR0hJSktMTU5PUA==",
+            "me:hunter2hunter2",
+            "https://k3y@host.test/7?a=b",
+            "",
+            "\n",
+        ] {
+            assert_eq!(structure(word.as_bytes()), None, "{word}");
+            assert_eq!(structure(format!("{word}\n").as_bytes()), None, "{word}");
+        }
+        assert_eq!(structure(b"\xff{\"a\": 1}"), None);
+        assert_eq!(structure(b"-----BEGIN-----\nAAAA\nBBBB==\n"), None);
+    }
+
+    #[test]
+    fn the_example_of_a_structure_finds_the_secret_in_it() {
+        let cases = [
+            (Form::Json, format!("{{\"user\": \"me\", \"access_token\": \"{TOKEN}\"}}"), "access_token"),
+            (Form::Json, format!("[{{\"a\": {{\"x\": \"{TOKEN}\"}}}}]\n"), "\"x\""),
+            (
+                Form::Json,
+                format!("{{\"tokens\": {{\n \"id_token\": \"{TOKEN}\", \"refresh_token\": \"{TOKEN}\"}}}}"),
+                "(?:id_token|",
+            ),
+            (Form::Equals, format!("[default]\nuser = me\napi_key = \"{TOKEN}\"\n"), "api_key"),
+            (Form::Equals, format!("//registry.npmjs.org/:_authToken={TOKEN}\n"), ":_authToken"),
+            (Form::Equals, format!("# mine\nexport TOKEN={TOKEN}\n"), "TOKEN"),
+            (Form::Colon, format!("github.com:\n    user: me\n    oauth_token: {TOKEN}\n"), "oauth_token"),
+            (Form::Words, format!("Bearer {TOKEN}\n"), "{16,}"),
+            (Form::Words, format!("\"{TOKEN}\""), "'(.+)'"),
+        ];
+        for (form, content, part) in cases {
+            let found = structure(content.as_bytes()).unwrap_or_else(|| panic!("{content}"));
+            let said = found.to_string();
+            assert!(found.form == form && said.contains(part) && !said.contains(TOKEN), "{content}: {said}");
+            let example = Regex::new(&found.extract()).unwrap();
+            let group =
+                example.captures(content.as_bytes()).and_then(|captures| captures.get(1)).expect(&content);
+            assert_eq!(group.as_bytes(), TOKEN.as_bytes(), "{content}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_shows_no_value_and_no_odd_name() {
+        for content in [
+            format!("{{\"{TOKEN}\": \"{TOKEN}\"}}"),
+            format!("{{\"a\\u001b[2Jtoken\": \"{TOKEN}\"}}"),
+            format!("{{\"it's token\": \"{TOKEN}\"}}"),
+            format!("{TOKEN}: {TOKEN}"),
+            format!("{{ // a comment\n \"token\": \"{TOKEN}\"}}"),
+            "[section]\n".to_owned(),
+        ] {
+            let said = structure(content.as_bytes()).unwrap_or_else(|| panic!("{content}")).to_string();
+            assert!(said.contains("NAME") && !said.contains("ghp_") && !said.contains('\x1b'), "{said}");
+        }
+    }
+}
