@@ -443,13 +443,14 @@ fn fakes(policy: &Policy) -> String {
         more => format!("{named} and {more} more {verb}"),
     };
     let NetworkRule::Filtered(net) = &policy.network else { return format!("{fakes}; ") };
-    let hosts = net.secret_hosts.iter().map(|host| host.value.to_string());
-    let hosts: BTreeSet<String> =
-        hosts.chain(net.http.iter().map(|rules| rules.value.host.to_string())).collect();
-    let read = match hosts.len() {
+    let bound: BTreeSet<String> = net.secret_hosts.iter().map(|host| host.value.to_string()).collect();
+    let ruled = net.http.iter().map(|rules| rules.value.host.to_string());
+    let hosts: BTreeSet<String> = ruled.chain(bound.iter().cloned()).collect();
+    let named = bound.into_iter().take(NAMED).collect::<Vec<_>>();
+    let read = match hosts.len().saturating_sub(named.len()) {
         _ if net.inspect == Inspect::All => "TLS to every host is read".to_owned(),
-        count if count > NAMED => format!("TLS to {count} hosts is read"),
-        _ => format!("TLS to {} is read", hosts.into_iter().collect::<Vec<_>>().join(", ")),
+        0 => format!("TLS to {} is read", named.join(", ")),
+        more => format!("TLS to {} and {more} more is read", named.join(", ")),
     };
     format!("{fakes}; {read}; ")
 }
