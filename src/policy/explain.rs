@@ -16,7 +16,7 @@ use crate::policy::bindings::{SecretMode, ValueFrom};
 use crate::policy::files::{Source, inside};
 use crate::policy::host_rule::HostPattern;
 use crate::policy::net::{DOOR_PORTS, Inspected, NetPolicy};
-use crate::policy::origin::{Origin, Sourced};
+use crate::policy::origin::{Layer, Origin, Sourced};
 use crate::policy::{Asked, NetworkRule, Policy, env};
 use crate::secrets::{Place, Places};
 
@@ -294,9 +294,12 @@ fn way(net: &NetPolicy, target: &Authority) -> Option<String> {
         return Some(format!("it is dialled at {at} ({})", mapped.origin));
     }
     let proxy = net.upstream.of(target)?;
-    let sourced = [&net.upstream.plain, &net.upstream.others].into_iter().flatten();
-    let origin =
-        sourced.filter(|known| known.value == *proxy).map(|known| known.origin.to_string()).next()?;
+    let mut sourced = [&net.upstream.plain, &net.upstream.others].into_iter().flatten();
+    let origin = &sourced.find(|known| known.value == *proxy)?.origin;
+    let origin = match origin.layer {
+        Layer::BuiltIn => origin.what.clone(),
+        _ => origin.to_string(),
+    };
     Some(format!("by way of the proxy {} ({origin})", proxy.at))
 }
 

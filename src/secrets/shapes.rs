@@ -107,7 +107,7 @@ const KNOWN: &[Known] = &[
 /// Whether `text` is more likely a token than the name of a host or of a key: it has no dot and begins like a known one, or is
 /// long, with digits. A JWT, and tokens whose prefix has a dot, are told by their capitals.
 pub fn looks_like_token(text: &str) -> bool {
-    let has = |test: fn(&u8) -> bool| text.as_bytes().iter().any(|byte| test(byte));
+    let has = |test: fn(&u8) -> bool| text.as_bytes().iter().any(test);
     let digits = has(u8::is_ascii_digit);
     let known = KNOWN.iter().any(|known| text.starts_with(known.prefix));
     if text.contains('.') {

@@ -311,6 +311,8 @@ fn explain_says_where_a_value_is_from_and_which_way_a_host_is_reached() {
          B = { hosts = [\"a.test\"] }\n",
     );
     let file = env.file(env.home().join("keys.env"), format!("B={KEY}\n"));
+    let own_alone = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&file, own_alone).expect("chmod");
     let explain = |flags: &[&str]| {
         let asked = ["A", "B", "a.test", "b.test"];
         let hosts =
