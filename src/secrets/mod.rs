@@ -9,6 +9,7 @@ mod basic;
 mod decode;
 mod file;
 mod forms;
+mod group;
 mod jwt;
 mod places;
 mod sentinel;

@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 
 use super::automaton::{Automaton, Found, START};
 use super::forms::Pair;
+use super::group::{Edges, Shared};
 
 /// What was met, by the names of the secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,24 +56,30 @@ pub(super) struct Table {
     names: Vec<String>,
     automaton: Automaton,
     rows: Vec<Row>,
+    /// Which bytes may have to change because of what follows.
+    shared: [bool; 256],
 }
 
 struct Row {
     /// The index of the secret.
     secret: usize,
     put: Zeroizing<Vec<u8>>,
+    edges: Edges,
 }
 
 impl Table {
     /// A table of the forms of each secret, in the order of `names`.
     pub(super) fn new(names: Vec<String>, forms: Vec<Vec<Pair>>) -> Self {
         let automaton = Automaton::new(forms.iter().flatten().map(|pair| pair.find.as_slice()));
-        let rows = forms
+        let row = |secret, pair: Pair| Row { secret, put: pair.put, edges: pair.edges };
+        let rows: Vec<Row> = forms
             .into_iter()
             .enumerate()
-            .flat_map(|(secret, pairs)| pairs.into_iter().map(move |pair| Row { secret, put: pair.put }))
+            .flat_map(|(secret, pairs)| pairs.into_iter().map(move |pair| row(secret, pair)))
             .collect();
-        Self { names, automaton, rows }
+        let firsts: Vec<Shared> = rows.iter().filter_map(|row| row.edges.first).collect();
+        let shared = std::array::from_fn(|byte| firsts.iter().any(|first| first.fixed(byte as u8).is_some()));
+        Self { names, automaton, rows, shared }
     }
 
     /// All that is in `bytes`, those that end first first; what is part of another comes before it.
@@ -94,28 +101,37 @@ impl Table {
     pub(super) fn put(&self, found: Found) -> &[u8] {
         &self.rows[found.text].put
     }
+
+    /// What has to change beside it.
+    pub(super) fn edges(&self, found: Found) -> Edges {
+        self.rows[found.text].edges
+    }
 }
 
 /// Replaces, or only watches, in a stream. However the stream is cut, what comes out is the same, and as long as what went
-/// in. It holds back only what may be the beginning of something that is looked for.
+/// in. It holds back only what may be the beginning of something that is looked for, or the character before it.
 pub struct Stream {
     table: Arc<Table>,
     /// What becomes of each secret.
     what: Vec<What>,
     state: u32,
+    /// What the next byte has to do with what was put before it. The state is not [`START`] then.
+    last: Option<Shared>,
     held: Zeroizing<Vec<u8>>,
     noted: Noted,
 }
 
 impl Stream {
     pub(super) fn new(table: Arc<Table>, what: Vec<What>) -> Self {
-        Self { table, what, state: START, held: Zeroizing::new(Vec::new()), noted: Noted::default() }
+        let (held, noted) = (Zeroizing::new(Vec::new()), Noted::default());
+        Self { table, what, state: START, last: None, held, noted }
     }
 
     /// Takes the next `bytes` and appends what is certain to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         // What is found begins in what was held back or later, so it can be replaced where it stands in `out`.
         out.reserve(self.held.len() + bytes.len());
+        let begin = out.len();
         out.extend_from_slice(&self.held);
         let base = out.len();
         out.extend_from_slice(bytes);
@@ -128,10 +144,14 @@ impl Stream {
             }
             let Some(byte) = bytes.get(at) else { break };
             self.state = automaton.step(self.state, *byte);
+            fix(self.last.take(), out.get_mut(base + at));
             at += 1;
-            self.replace(&table, &mut out[..base + at]);
+            self.replace(&table, &mut out[begin..base + at]);
         }
-        let held = out.len() - automaton.open(self.state);
+        let mut held = out.len() - automaton.open(self.state);
+        if held > begin && table.shared[usize::from(out[held - 1])] {
+            held -= 1;
+        }
         self.held.clear();
         self.held.extend_from_slice(&out[held..]);
         out.truncate(held);
@@ -142,6 +162,7 @@ impl Stream {
         out.extend_from_slice(&self.held);
         self.held.clear();
         self.state = START;
+        self.last = None;
     }
 
     /// What was met so far.
@@ -159,11 +180,19 @@ impl Stream {
             // The longest comes first, and what is part of it is gone with it.
             if what == What::Put && length > covered {
                 covered = length;
-                let end = out.len();
-                out[end - length..].copy_from_slice(&row.put);
+                let start = out.len() - length;
+                out[start..].copy_from_slice(&row.put);
+                fix(row.edges.first, out[..start].last_mut());
+                self.last = row.edges.last;
             }
         }
     }
+}
+
+/// Sets a character beside what was put right.
+pub(super) fn fix(shared: Option<Shared>, place: Option<&mut u8>) {
+    let (Some(shared), Some(place)) = (shared, place) else { return };
+    *place = shared.fixed(*place).unwrap_or(*place);
 }
 
 impl fmt::Debug for Stream {

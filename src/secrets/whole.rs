@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::stream::{Noted, Table, What};
+use super::stream::{Noted, Table, What, fix};
 
 /// `bytes` with everything replaced for which `what` says so, by the index of the secret and the span where it stands;
 /// as long as before. Borrowed when nothing was.
@@ -18,7 +18,10 @@ pub(super) fn replace<'b>(
         let what = what(table.secret(found), (found.start, found.end));
         noted.note(table.name(found), what);
         if what == What::Put {
-            out.to_mut()[found.start..found.end].copy_from_slice(table.put(found));
+            let (out, edges) = (out.to_mut(), table.edges(found));
+            out[found.start..found.end].copy_from_slice(table.put(found));
+            fix(edges.first, out[..found.start].last_mut());
+            fix(edges.last, out.get_mut(found.end));
         }
     }
     if !bytes.contains(&b'%') {
@@ -31,7 +34,17 @@ pub(super) fn replace<'b>(
         if what == What::Put {
             let out = out.to_mut();
             for (index, byte) in (found.start..found.end).zip(table.put(found)) {
-                put(&mut out[decoded.at[index]..decoded.at[index + 1]], *byte);
+                write(&mut out[decoded.at[index]..decoded.at[index + 1]], *byte);
+            }
+            let edges = table.edges(found);
+            for (shared, index) in [(edges.first, found.start.checked_sub(1)), (edges.last, Some(found.end))]
+            {
+                let (Some(shared), Some(index)) = (shared, index) else { continue };
+                let Some(end) = decoded.at.get(index + 1) else { continue };
+                let place = &mut out[decoded.at[index]..*end];
+                if let Some(byte) = shared.fixed(decode(place).unwrap_or(place[0])) {
+                    write(place, byte);
+                }
             }
         }
     }
@@ -72,7 +85,7 @@ fn decode(escape: &[u8]) -> Option<u8> {
 }
 
 /// Writes `byte` where one stood, plain or encoded as that was.
-fn put(place: &mut [u8], byte: u8) {
+fn write(place: &mut [u8], byte: u8) {
     match place {
         [plain] => *plain = byte,
         [_, high, low] => {
