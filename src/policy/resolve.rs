@@ -290,7 +290,7 @@ fn network(
             Err(error) => warnings.push(format!(
                 "the registry {} ({}) is not allowed: {error}",
                 escape(&*registry.host),
-                registry.tool
+                registry.origin()
             )),
         }
     }

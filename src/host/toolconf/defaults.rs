@@ -1,12 +1,17 @@
-//! The registries that tools ask when nothing is configured, read from the tools' own files: none is named here.
+//! The registries that tools ask when nothing is configured: read from the tools' own files, and where those name none, from
+//! a table.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 
 use crate::host::command::on_path;
 use crate::host::{Host, read_text};
 use crate::policy::origin::Origin;
+use crate::presets::preset;
 use crate::sanitize::escape;
 
 use super::ToolConfig;
@@ -19,45 +24,112 @@ const MAX_ENTRIES: usize = 1000;
 pub struct Registry {
     /// The host in lower case, with `:PORT` when the URL has one.
     pub host: String,
-    /// The tool: `npm`, `pip`, `go`, `cargo`, or `configuration` when the user or the system named the host.
-    pub tool: &'static str,
-    /// The tool's own file that names it; `None` for what was configured.
-    pub file: Option<PathBuf>,
+    /// Who names it.
+    pub named: Named,
+}
+
+/// Who names a registry.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Named {
+    /// The user's or the system's configuration of the tools.
+    Configuration,
+    /// A tool's own file.
+    File {
+        /// The tool: `npm`, `pip`, `go` or `cargo`.
+        tool: &'static str,
+        /// The file.
+        file: PathBuf,
+    },
+    /// The table, for a tool that is there.
+    Table {
+        /// The tool, as the table calls it.
+        tool: &'static str,
+    },
 }
 
 impl Registry {
+    /// The tool whose default it is; `None` for what was configured.
+    pub fn tool(&self) -> Option<&'static str> {
+        match self.named {
+            Named::Configuration => None,
+            Named::File { tool, .. } | Named::Table { tool } => Some(tool),
+        }
+    }
+
     /// Where it was read.
     pub fn origin(&self) -> Origin {
-        Origin::built_in(match &self.file {
-            Some(file) => format!("registry of {}, which {} names", self.tool, escape(file.as_os_str())),
-            None => format!("registry in the {} of the tools", self.tool),
+        Origin::built_in(match &self.named {
+            Named::Configuration => "registry in the configuration of the tools".to_owned(),
+            Named::File { tool, file } => {
+                format!("registry of {tool}, which {} names", escape(file.as_os_str()))
+            }
+            Named::Table { tool } => format!("registry that {tool} asks by default"),
         })
     }
 }
 
+/// One row of `presets/registries.toml`.
+#[derive(Debug, Deserialize)]
+struct Row {
+    tool: String,
+    commands: Vec<String>,
+    hosts: Vec<String>,
+    #[serde(default)]
+    always: bool,
+    #[cfg_attr(not(test), expect(dead_code, reason = "it is for whoever reads the table, and for a test"))]
+    reason: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Table {
+    registry: Vec<Row>,
+}
+
+#[expect(clippy::expect_used, reason = "compiled in; a test parses it")]
+static TABLE: LazyLock<Table> =
+    LazyLock::new(|| serde_json::from_str(preset!("registries")).expect("registries.toml parses"));
+
 /// The registries of `config`, and the tools' own for those tools that `config` does not send elsewhere. Each host once.
 pub fn registries(host: &Host, project: &Path, config: &ToolConfig) -> Vec<Registry> {
-    let mut found: Vec<Registry> = config
-        .registries
-        .iter()
-        .map(|name| Registry { host: name.clone(), tool: "configuration", file: None })
-        .collect();
-    let sources = [
-        ("npm", npm(host, project)),
-        ("pip", pip(host, project)),
-        ("go", go(host, project)),
-        ("cargo", cargo(host)),
-    ];
-    for (tool, hosts) in sources.into_iter().filter(|(tool, _)| !configured(config, tool)) {
-        for (name, file) in hosts {
-            // An environment of the project's own is on PATH as often as not, and has no say.
-            let of_project = host.real(&file).is_some_and(|file| file.starts_with(project));
-            if !of_project && !found.iter().any(|known| known.host == name) {
-                found.push(Registry { host: name, tool, file: Some(file) });
+    let configuration = config.registries.iter();
+    let mut found: Vec<Registry> =
+        configuration.map(|name| Registry { host: name.clone(), named: Named::Configuration }).collect();
+    for row in TABLE.registry.iter().filter(|row| !configured(config, &row.tool)) {
+        let own = match row.tool.as_str() {
+            "npm" => npm(host, project),
+            "pip" => pip(host, project),
+            "go" => go(host, project),
+            "cargo" => cargo(host),
+            _ => Vec::new(),
+        };
+        // An environment of the project's own is on PATH as often as not, and has no say.
+        let of_project = |file: &Path| host.real(file).is_some_and(|file| file.starts_with(project));
+        let own: Vec<_> = own.into_iter().filter(|(_, file)| !of_project(file)).collect();
+        let by_table = (own.is_empty() || row.always) && is_there(host, project, &row.commands);
+        let by_table = row.hosts.iter().filter(|_| by_table);
+        let by_table = by_table.map(|name| (name.clone(), Named::Table { tool: &row.tool }));
+        let own = own.into_iter().map(|(name, file)| (name, Named::File { tool: &row.tool, file }));
+        for (name, named) in own.chain(by_table) {
+            if !found.iter().any(|known| known.host == name) {
+                found.push(Registry { host: name, named });
             }
         }
     }
     found
+}
+
+/// Whether one of the commands can be started: it is on `PATH`, not the project's, or where toolchains have their programs.
+fn is_there(host: &Host, project: &Path, commands: &[String]) -> bool {
+    let home = &host.user.home_real;
+    let cargo = host.environment.var("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
+    let places = [cargo.join("bin"), home.join(".local/bin"), home.join(".bun/bin"), home.join("go/bin")];
+    commands.iter().any(|command| {
+        on_path(host, project, OsStr::new(command)).is_ok()
+            || places.iter().any(|place| {
+                host.real(&place.join(command))
+                    .is_some_and(|real| real.is_file() && !real.starts_with(project))
+            })
+    })
 }
 
 /// Whether the user or the system chose this tool's main registry.
@@ -75,6 +147,11 @@ fn configured(config: &ToolConfig, tool: &str) -> bool {
             variable(&["PIP_INDEX_URL", "PIP_NO_INDEX"]) || setting(".config/pip/pip.conf", "index-url =")
         }
         "go" => variable(&["GOPROXY"]),
+        "uv" => variable(&["UV_INDEX_URL", "UV_DEFAULT_INDEX"]),
+        "yarn" => {
+            variable(&["YARN_REGISTRY", "YARN_NPM_REGISTRY_SERVER", "npm_config_registry"])
+                || setting(".npmrc", "registry=")
+        }
         _ => setting(".cargo/config.toml", "replace-with"),
     }
 }
@@ -214,7 +291,8 @@ mod tests {
         let config = ToolConfig::read(host, &project);
         registries(host, &project, &config)
             .into_iter()
-            .map(|registry| (registry.host, registry.tool))
+            .map(|registry| (registry.tool().unwrap_or("configuration"), registry.host))
+            .map(|(tool, host)| (host, tool))
             .collect()
     }
 
@@ -280,6 +358,79 @@ mod tests {
         let text = "[source.crates-io]\nreplace-with = \"m\"\n[source.m]\nregistry = \"sparse+https://mirror.example/\"\n";
         write(&host.user.home.join(".cargo/config.toml"), text);
         assert!(found(&host).iter().all(|(_, tool)| *tool != "cargo"));
+    }
+
+    #[test]
+    fn a_tool_that_names_no_registry_asks_its_default() {
+        let crates = [("index.crates.io", "cargo"), ("static.crates.io", "cargo")];
+        let python = [("pypi.org", "uv"), ("files.pythonhosted.org", "uv")];
+        let go = [("proxy.golang.org", "go"), ("sum.golang.org", "go")];
+        for (command, want) in [
+            ("usr/bin/cargo", &crates[..]),
+            ("home/.cargo/bin/cargo", &crates),
+            ("usr/bin/uv", &python),
+            ("usr/bin/go", &go),
+            ("usr/bin/bun", &[("registry.npmjs.org", "npm")]),
+            ("usr/bin/npm", &[("registry.npmjs.org", "npm")]),
+            ("usr/bin/yarn", &[("registry.yarnpkg.com", "yarn")]),
+            ("usr/bin/pip3", &[("pypi.org", "pip"), ("files.pythonhosted.org", "pip")]),
+            ("home/p/bin/cargo", &[]),
+        ] {
+            let (_dir, mut host) = machine();
+            let file = match command.strip_prefix("home/") {
+                Some(below) => host.user.home.join(below),
+                None => host.at(&format!("/{command}")),
+            };
+            write(&file, "");
+            let path = std::env::join_paths([host.at("/usr/bin"), host.user.home.join("p/bin")]).unwrap();
+            host.environment.vars.insert("PATH".into(), path);
+            let want: Vec<_> = want.iter().map(|(name, tool)| ((*name).to_owned(), *tool)).collect();
+            assert_eq!(found(&host), want, "{command}");
+        }
+        // One that was asked already says nothing about the one that is asked next.
+        let (_dir, host) = tools();
+        write(&host.at("/usr/bin/cargo"), "");
+        let found = found(&host);
+        for name in ["index.cargo.example", "index.crates.io", "static.crates.io"] {
+            assert!(found.contains(&(name.to_owned(), "cargo")), "{name}: {found:?}");
+        }
+        for name in ["registry.npmjs.org", "pypi.org", "proxy.golang.org"] {
+            assert!(!found.iter().any(|(known, _)| known == name), "{name}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_default_gives_way_to_what_is_configured() {
+        for (command, variable) in [
+            ("uv", "UV_DEFAULT_INDEX"),
+            ("go", "GOPROXY"),
+            ("bun", "NPM_CONFIG_REGISTRY"),
+            ("yarn", "YARN_REGISTRY"),
+            ("pip", "PIP_INDEX_URL"),
+        ] {
+            let (_dir, mut host) = machine();
+            write(&host.at(&format!("/usr/bin/{command}")), "");
+            host.environment.vars.insert("PATH".into(), host.at("/usr/bin").into());
+            assert!(!found(&host).is_empty(), "{command}");
+            host.environment.vars.insert(variable.into(), "https://mirror.example/".into());
+            assert_eq!(found(&host), [("mirror.example".to_owned(), "configuration")], "{command}");
+        }
+        let (_dir, host) = machine();
+        write(&host.user.home.join(".cargo/bin/cargo"), "");
+        let text = "[source.crates-io]\nreplace-with = \"m\"\n[source.m]\nregistry = \"sparse+https://mirror.example/\"\n";
+        write(&host.user.home.join(".cargo/config.toml"), text);
+        assert_eq!(found(&host), [("mirror.example".to_owned(), "configuration")]);
+    }
+
+    #[test]
+    fn every_row_is_whole() {
+        for row in &TABLE.registry {
+            assert!(!row.commands.is_empty() && row.reason.len() > 8, "{row:?}");
+            assert!(
+                !row.hosts.is_empty() && row.hosts.iter().all(|name| plain_host(name).is_some()),
+                "{row:?}"
+            );
+        }
     }
 
     #[test]
