@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test reports a broken assumption by a panic")]
 
 mod common;
+#[path = "cli/defaults.rs"]
+mod defaults;
 #[path = "cli/secrets.rs"]
 mod secrets;
 

@@ -204,6 +204,13 @@ fn explain_variable(policy: &Policy, name: &str) -> Answer {
     if let Some(value) = policy.environment.get(name) {
         return answer("set", value.origin.to_string(), None);
     }
+    if let Some(why) = policy.left_out.get(name) {
+        return answer(
+            "unset",
+            format!("it is the agent's own key, and {why}"),
+            Some(format!("--env {name}")),
+        );
+    }
     let why = match env::inheritance(name, &policy.settings) {
         env::Verdict::Dropped(why) => why,
         env::Verdict::Inherited(_) => "the launcher's environment does not have it".to_owned(),

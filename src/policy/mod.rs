@@ -406,6 +406,8 @@ pub struct Policy {
     pub bindings: Vec<SecretBinding>,
     /// Files of which the jail has a copy with fakes, or nothing.
     pub files_bound: Vec<FileBinding>,
+    /// The agent's own keys that are set here and of which the jail has nothing, with the reason.
+    pub left_out: BTreeMap<String, String>,
     /// Debuggers.
     pub debuggers: Debuggers,
     /// The Landlock ABI that is enforced, or `None` where the profile accepts that there is none.

@@ -96,6 +96,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         network,
         bindings: bound.variables,
         files_bound: bound.files,
+        left_out: bound.left_out,
         debuggers: debuggers(profile, landlock_abi),
         landlock_abi,
         proc_view,

@@ -47,6 +47,8 @@ pub(super) static VARIABLES: &[Row] = &[
     row("npm_config_registry", Value::Sources, "npm's registry"),
     row("NPM_CONFIG_CAFILE", Value::Roots, "npm's TLS roots"),
     row("npm_config_cafile", Value::Roots, "npm's TLS roots"),
+    row("NPM_CONFIG_AUDIT", Value::Plain, "registries without an audit service"),
+    row("npm_config_audit", Value::Plain, "registries without an audit service"),
     row("YARN_REGISTRY", Value::Sources, "yarn's registry"),
     row("YARN_NPM_REGISTRY_SERVER", Value::Sources, "yarn's registry"),
     row("NODEJS_ORG_MIRROR", Value::Sources, "where releases of node come from"),

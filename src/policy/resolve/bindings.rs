@@ -1,6 +1,7 @@
 //! Which secrets the jail has fakes of: those that the user names, and the agent's own keys (TLS-6).
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -26,13 +27,18 @@ use crate::secrets::{Decode, SecretValue, Seed, sentinel};
 pub(super) struct Bound {
     pub(super) variables: Vec<SecretBinding>,
     pub(super) files: Vec<FileBinding>,
+    /// The agent's own keys that are set here and of which the jail has nothing, with the reason.
+    pub(super) left_out: BTreeMap<String, String>,
 }
 
 /// Fills in what the settings leave open, and adds the agent's own keys.
 pub(super) fn resolve(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<Bound> {
-    let mut bound =
-        Bound { variables: variables(settings, facts, warnings)?, files: files(settings, warnings)? };
-    bound.variables.extend(own_keys(settings, facts, warnings)?);
+    let mut bound = Bound {
+        variables: variables(settings, facts, warnings)?,
+        files: files(settings, warnings)?,
+        left_out: BTreeMap::new(),
+    };
+    own_keys(settings, facts, &mut bound, warnings)?;
     for binding in bound.masked() {
         if settings.network.value == NetworkMode::Off && binding.origin.layer == Layer::CommandLine {
             warnings.push(format!(
@@ -288,45 +294,64 @@ fn no_host(name: &str, origin: &Origin) -> Error {
         .hint("add hosts = [\"...\"], or mode = \"deny\" to keep it out")
 }
 
-/// The agent's own keys, as far as they are set: masked without anybody asking for it, unless the user says otherwise.
-fn own_keys(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<Vec<SecretBinding>> {
-    let mut bindings = Vec::new();
-    let Some(agent) = facts.agent.as_ref().filter(|_| settings.network.value == NetworkMode::Filtered) else {
-        return Ok(bindings);
-    };
+/// Adds the agent's own keys, as far as they are set: masked without anybody asking for it, unless the user says otherwise.
+fn own_keys(settings: &Settings, facts: &Facts, bound: &mut Bound, warnings: &mut Vec<String>) -> Result<()> {
+    let Some(agent) = &facts.agent else { return Ok(()) };
     for credential in &agent.credentials {
         let name = &credential.variable;
         let excluded = settings.env_exclude.iter().any(|pattern| env::matches(&pattern.value, name));
         if settings.secrets.contains_key(name) || excluded || !is_set(facts, name) {
             continue;
         }
-        let hosts = own_hosts(agent, credential)?;
-        if let Some(named) = settings.env.get(name) {
-            warnings.push(format!(
-                "{name}: the jail has the real value ({}); without that it gets a fake, and the real one is put in on the way to {} \
-                 only",
-                named.origin,
-                listed(&hosts)
-            ));
-            continue;
-        }
-        if let Some(why) = unfit(facts, name) {
-            warnings.push(format!(
-                "{name} is set, and the jail does not have it: no fake can stand for it ({why}); --env {name} gives the jail what it is"
-            ));
-            continue;
-        }
-        bindings.push(SecretBinding {
-            name: name.clone(),
-            mode: SecretMode::Mask,
-            hosts,
-            places: Default::default(),
-            from: ValueFrom::Environment,
-            revoke: None,
-            origin: agent.origin("its own key"),
-        });
+        let named = settings.env.get(name);
+        let network = &settings.network;
+        let why = match network.value {
+            NetworkMode::Filtered => {
+                let hosts = own_hosts(agent, credential)?;
+                if let Some(named) = named {
+                    warnings.push(format!(
+                        "{name}: the jail has the real value ({}); without that it gets a fake, and the real one is put in on the \
+                         way to {} only",
+                        named.origin,
+                        listed(&hosts)
+                    ));
+                    continue;
+                }
+                let Some(why) = unfit(facts, name) else {
+                    bound.variables.push(SecretBinding {
+                        name: name.clone(),
+                        mode: SecretMode::Mask,
+                        hosts,
+                        places: Default::default(),
+                        from: ValueFrom::Environment,
+                        revoke: None,
+                        origin: agent.origin("its own key"),
+                    });
+                    continue;
+                };
+                format!("no fake can stand for it ({why})")
+            }
+            // Who inherits what looks like a secret has it.
+            _ if named.is_some()
+                || matches!(env::inheritance(name, settings), env::Verdict::Inherited(_)) =>
+            {
+                continue;
+            }
+            NetworkMode::Open => format!(
+                "the network is open ({}), where nobody can put the real one in for a fake",
+                network.origin
+            ),
+            NetworkMode::Off => format!("the network is off ({}), where it works nowhere", network.origin),
+        };
+        let way = match facts.environment.contains_key(OsStr::new(name)) {
+            true => format!("; --env {name} gives the jail what it is"),
+            // A file of --env-file is for fakes alone.
+            false => String::new(),
+        };
+        warnings.push(format!("{name} is set, and the jail does not have it: {why}{way}"));
+        bound.left_out.insert(name.clone(), why);
     }
-    Ok(bindings)
+    Ok(())
 }
 
 /// Why no fake can stand for the launcher's value. It may be no secret at all: a word that a program wants to be there.

@@ -9,7 +9,7 @@ use crate::host::system::MountKind;
 use crate::host::toolchains::InstallRow;
 use crate::plan::operation::Access;
 use crate::policy::files::{FileRules, Source};
-use crate::policy::net::PROXY_PORT;
+use crate::policy::net::{NetPolicy, PROXY_PORT};
 use crate::policy::origin::{Origin, Sourced};
 use crate::policy::trust::{JAVA_ROOTS, Java, Trust};
 use crate::policy::{Facts, NetworkRule, env};
@@ -54,6 +54,8 @@ const SESSION_VARIABLES: [&str; 11] = [
     "SYSTEM_CERTIFICATE_PATH",
     "CODEX_CA_CERTIFICATE",
 ];
+/// Whether npm sends the registry what it installs, to be told what is known about it.
+const NPM_AUDIT: &str = "npm_config_audit";
 /// What leads Java to its roots. Each Java prints it at its start, so that it is set only where it has to be.
 const JAVA_OPTIONS: &str = "JAVA_TOOL_OPTIONS";
 
@@ -153,12 +155,50 @@ pub(super) fn resolve(
             set(name, OWN_HOSTS.into(), "the jail's own servers");
         }
     }
+    if let NetworkRule::Filtered(net) = network
+        && audits_in_vain(net, facts)
+        && !settings.env.keys().any(|name| name.eq_ignore_ascii_case(NPM_AUDIT))
+    {
+        set(
+            NPM_AUDIT,
+            "false".into(),
+            "npm's registry is for reading, and an audit sends it what is installed",
+        );
+    }
     let java = ours.get(JAVA_OPTIONS).cloned();
     let mut variables = env::resolve(settings, &facts.environment, ours);
     // What the user names for it is in ours too.
     variables.extend(java.map(|java| (JAVA_OPTIONS.to_owned(), java)));
     variables.retain(|name, _| !bound.holds(name));
     variables
+}
+
+/// Whether npm's registry is for reading only, and nothing of the user's says whether npm audits what it installs.
+fn audits_in_vain(net: &NetPolicy, facts: &Facts) -> bool {
+    let npmrc = facts.tool_files.iter().filter(|(path, _)| path == Path::new(".npmrc"));
+    let settings: Vec<&str> = npmrc.flat_map(|(_, text)| text.lines()).collect();
+    let variable = |wanted: &str| {
+        let mut variables = facts.tool_variables.iter();
+        variables
+            .find(|(name, _)| name.eq_ignore_ascii_case(wanted))
+            .map(|(_, value)| value.to_string_lossy())
+    };
+    if variable(NPM_AUDIT).is_some() || settings.iter().any(|line| line.starts_with("audit=")) {
+        return false;
+    }
+    let url = variable("npm_config_registry");
+    let urls = settings.iter().filter_map(|line| line.strip_prefix("registry="));
+    let chosen: Vec<&str> = urls.chain(url.as_deref()).collect();
+    facts.registries.iter().any(|registry| {
+        let is_npms = match registry.tool() {
+            Some(tool) => tool == "npm",
+            None => chosen.iter().any(|url| url.contains(&registry.host)),
+        };
+        is_npms
+            && net.http.iter().any(|rules| {
+                rules.value.host.to_string() == registry.host && rules.origin == registry.origin()
+            })
+    })
 }
 
 /// The options for Java, behind those that the user names.
