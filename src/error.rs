@@ -74,6 +74,13 @@ impl Error {
         self
     }
 
+    /// The same error as one of another kind: what is missing may be no fault of the command that was asked for.
+    #[must_use]
+    pub fn of_kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+
     /// The kind, for the exit status and for tests.
     pub fn kind(&self) -> Kind {
         self.kind

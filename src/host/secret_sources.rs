@@ -16,6 +16,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Kind, Result};
+use crate::policy::origin::{Layer, Origin};
 use crate::sanitize::escape;
 
 use super::Host;
@@ -71,18 +72,22 @@ impl Values {
         Ok(Self(values))
     }
 
-    /// Takes the value of `name`.
+    /// Takes the value of `name`, which `origin` makes a secret.
     ///
     /// # Errors
     /// When there is none, or it is empty.
-    pub fn take(&mut self, name: &str) -> Result<Bytes> {
+    pub fn take(&mut self, name: &str, origin: &Origin) -> Result<Bytes> {
         let refused = |why: &str| {
-            Error::new(Kind::Refused, format!("the secret {} has no value", escape(name))).because(why).hint(
-                format!(
-                    "set it, name a file that has it with --env-file, or leave --secret {} out",
-                    escape(name)
-                ),
-            )
+            let shown = escape(name);
+            let error = Error::new(Kind::Refused, format!("the secret {shown} has no value"));
+            let set = "set it, or name a file that has it with --env-file";
+            match origin.layer {
+                Layer::CommandLine => error.because(why).hint(format!("{set}; or leave --secret {shown} out")),
+                _ => error.because(format!("{why}, and {origin} makes it a secret")).hint(format!(
+                    "{set}; or let a command print it (`from` in that entry), or take the entry out; --env {shown} goes without \
+                     it once"
+                )),
+            }
         };
         match self.0.remove(name) {
             None => Err(refused("the variable is not set here")),

@@ -298,7 +298,7 @@ fn network(
     if lockdown && allow.is_empty() && settings.forward.is_empty() && settings.publish.is_empty() {
         return Ok(NetworkRule::Off);
     }
-    bindings::check(bound, &http, &allow, warnings)?;
+    bindings::check(bound, &http, &allow, &settings.deny, warnings)?;
     let upstream = Upstream::new(&settings.upstream, &facts.environment, warnings);
     let network = settings.deny.iter().find(|rule| matches!(rule.value.hosts(), Hosts::Net(_)));
     if let (Some(rule), Some(proxy)) = (network, upstream.plain.as_ref().or(upstream.others.as_ref())) {

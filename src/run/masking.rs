@@ -113,7 +113,13 @@ fn secrets(
     let env_files: Vec<PathBuf> = policy.settings.env_files.iter().map(|file| file.value.clone()).collect();
     let mut values = Values::read(host, read.map(|binding| binding.name.as_str()), &env_files, &written)?;
     // All are found before the first is run.
-    let find = |words: &Vec<String>| Command::find(host, words, &written);
+    // 127 would say that the jail's own command was not found.
+    let find = |words: &Vec<String>| {
+        Command::find(host, words, &written).map_err(|error| match error.kind() {
+            Kind::NotFound => error.of_kind(Kind::Refused),
+            _ => error,
+        })
+    };
     let commands = masked.iter().map(|binding| {
         let from = match &binding.from {
             ValueFrom::Environment => None,
@@ -126,7 +132,7 @@ fn secrets(
     for (binding, (from, revoke)) in masked.into_iter().zip(commands) {
         let name = &binding.name;
         let mut bytes = match from {
-            None => values.take(name)?,
+            None => values.take(name, &binding.origin)?,
             Some(command) => command.print(name)?,
         };
         if let Some(command) = revoke {

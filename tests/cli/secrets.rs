@@ -154,8 +154,8 @@ fn secrets_are_bound_and_what_they_need_is_said() {
     );
     let home = env.home();
     let plan_of = |args: &[&str]| plan(&env, &[args, &["--", "true"]].concat());
-    let all =
-        plan_of(&["--secret", "TOKEN=a.test,*.a.test", "--allow-host", ".a.test", "--inherit-env", "all"]);
+    let allowed = ["--allow-host", ".a.test", "--allow-host", "b.test", "--inherit-env", "all"];
+    let all = plan_of(&[&["--secret", "TOKEN=a.test,*.a.test"], &allowed[..]].concat());
     assert_eq!(
         bound(&all),
         [
@@ -182,6 +182,86 @@ fn secrets_are_bound_and_what_they_need_is_said() {
     assert!(
         inherits(&real, "OTHER") && warnings(&real).contains("OTHER: the jail has the real value (--env)")
     );
+}
+
+#[test]
+fn what_can_do_nothing_here_is_said_once() {
+    let env = TestEnv::new().var("TOKEN", KEY).var("OTHER", KEY);
+    let said = |args: &[&str]| warnings(&plan(&env, &[args, &["--", "true"]].concat()));
+    let lines = |said: &str| said.lines().count();
+    let secret = ["--secret", "TOKEN=a.test", "--allow-host", "a.test"];
+    assert_eq!(said(&secret), "");
+    let closed = said(&[&secret[..], &["--deny-host", "*"]].concat());
+    assert!(closed.contains("TOKEN: a.test is denied (--deny-host)") && lines(&closed) == 1, "{closed}");
+    assert_eq!(said(&[&secret[..], &["--deny-host", "x.a.test", "--deny-host", "a.test:80"]].concat()), "");
+
+    env.config("[secrets]\nOTHER = { hosts = [\"b.test\", \"c.test\"] }\n");
+    let configured = said(&[]);
+    for part in ["OTHER: b.test is not allowed", "config.toml:2", "--allow-host b.test"] {
+        assert!(configured.contains(part), "{part}: {configured}");
+    }
+    assert_eq!(lines(&configured), 1, "{configured}");
+    assert_eq!(said(&["--allow-host", "c.test"]), "", "one of its hosts will do");
+    assert!(said(&["--allow-host", "c.test", "--deny-host", "c.test"]).contains("OTHER: "));
+    assert_eq!(said(&["--network", "off"]), "", "nothing is reached there");
+
+    env.config("[[network.http]]\nhost = \"d.test\"\nallow = [\"GET /**\"]\n");
+    let rules = said(&[]);
+    for part in
+        ["the HTTP rules of d.test allow nothing by themselves", "config.toml:1", "--allow-host d.test"]
+    {
+        assert!(rules.contains(part), "{part}: {rules}");
+    }
+    assert_eq!(said(&["--allow-host", "d.test"]), "");
+    env.config("");
+    env.file(".ai-jail.toml", "[[network.http]]\nhost = \"d.test\"\nallow = [\"GET /**\"]\n");
+    assert_eq!(said(&[]), "", "a project narrows what is allowed elsewhere");
+}
+
+#[test]
+fn a_file_of_values_that_nothing_uses_is_named() {
+    let env = TestEnv::new().var("OTHER", KEY);
+    let file = env.file(env.home().join("keys.env"), format!("TOKEN={KEY}\n"));
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("chmod");
+    let file = file.to_str().expect("UTF-8");
+    let said =
+        |args: &[&str]| warnings(&plan(&env, &[&["--env-file", file], args, &["--", "true"]].concat()));
+    for args in [&[][..], &["--secret", "OTHER=a.test", "--allow-host", "a.test"]] {
+        let said = said(args);
+        for part in [file, "nothing of it is used", "--secret TOKEN=HOST"] {
+            assert!(said.contains(part), "{args:?}: {part}: {said}");
+        }
+        assert!(!said.contains(KEY), "{said}");
+    }
+    assert_eq!(said(&["--secret", "TOKEN=a.test", "--allow-host", "a.test"]), "");
+}
+
+#[test]
+fn a_secret_without_a_value_is_refused_with_its_place_and_a_way_out() {
+    let env = TestEnv::new();
+    let allow = ["--allow-host", "a.test"];
+    let run = |args: &[&str]| env.jail([&allow[..], args, &["--", "true"]].concat());
+    let typed = run(&["--secret", "TOKEN=a.test"]);
+    assert!(typed.refused().contains("leave --secret TOKEN out"), "{typed:#?}");
+    env.config("[secrets]\nTOKEN = { hosts = [\"a.test\"] }\n");
+    let configured = run(&[]);
+    for part in [
+        "the secret TOKEN has no value",
+        "config.toml:2 (secrets.TOKEN)",
+        "take the entry out",
+        "--env TOKEN",
+    ] {
+        assert!(configured.refused().contains(part), "{part}: {configured:#?}");
+    }
+    assert!(!configured.stderr.contains("--secret TOKEN"), "{configured:#?}");
+    assert!(run(&["--env", "TOKEN"]).success(), "the way out is one");
+    // No word about the command that was asked for, which is there.
+    for from in ["no-such-command", "/no/such/command", "false"] {
+        env.config(&format!("[secrets]\nTOKEN = {{ hosts = [\"a.test\"], from = [\"{from}\"] }}\n"));
+        let failed = run(&[]);
+        assert_eq!(failed.code(), 125, "{failed:#?}");
+        assert!(failed.stderr.contains(from), "{failed:#?}");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::plan::operation::{Access, AtLaunch};
 use crate::policy::authority::{Authority, Host};
 use crate::policy::bindings::{FileBinding, SecretBinding, SecretMode, ValueFrom};
 use crate::policy::files::{FileRule, FileRules, Shape, Source, Tree};
-use crate::policy::host_rule::{HostPattern, StreamCheck};
+use crate::policy::host_rule::{HostPattern, Hosts, StreamCheck};
 use crate::policy::http_rule::HttpRules;
 use crate::policy::net::PLAIN_PORTS;
 use crate::policy::origin::{Layer, Origin, Sourced};
@@ -47,6 +47,7 @@ pub(super) fn resolve(settings: &Settings, facts: &Facts, warnings: &mut Vec<Str
             ));
         }
     }
+    warnings.extend(unused_files(settings, facts, &bound));
     leads_elsewhere(settings, facts, &bound, warnings);
     Ok(bound)
 }
@@ -139,27 +140,80 @@ pub(super) fn check(
     bound: &Bound,
     http: &[Sourced<HttpRules>],
     allow: &[Sourced<HostPattern>],
+    deny: &[Sourced<HostPattern>],
     warnings: &mut Vec<String>,
 ) -> Result<()> {
     for one in bound.masked() {
+        let (name, origin) = (&one.name, one.origin);
+        let mut works = false;
+        let mut lines = Vec::new();
         for host in one.hosts {
-            let what = format!("the secret {}", one.name);
-            if !can_be_inspected(host, &PLAIN_PORTS, allow, &what, one.origin)?
-                && one.origin.layer == Layer::CommandLine
-            {
-                warnings.push(format!(
-                    "{}: {host} is not allowed, and a secret does not allow it ({}); allow it with --allow-host {host}",
-                    one.name, one.origin
-                ));
+            let is_allowed =
+                can_be_inspected(host, &PLAIN_PORTS, allow, &format!("the secret {name}"), origin)?;
+            match deny.iter().find(|rule| closes(&rule.value, host)) {
+                Some(rule) => lines.push(format!(
+                    "{name}: {host} is denied ({}), so that the fake is worth nothing there ({origin})",
+                    rule.origin
+                )),
+                None if !is_allowed => lines.push(format!(
+                    "{name}: {host} is not allowed, and a secret does not allow it ({origin}); allow it with --allow-host {host}"
+                )),
+                None => works = true,
             }
+        }
+        // What was typed is for this run. What is configured may be for others too: one host will do.
+        match origin.layer {
+            Layer::CommandLine => warnings.extend(lines),
+            _ if !works => warnings.extend(lines.into_iter().next()),
+            _ => {}
         }
     }
     for rules in http {
-        let what = format!("the HTTP rules of {}", rules.value.host);
+        let (host, origin) = (&rules.value.host, &rules.origin);
         // Requests over plain HTTP are judged as well.
-        can_be_inspected(&rules.value.host, &[22], allow, &what, &rules.origin)?;
+        let is_allowed = can_be_inspected(host, &[22], allow, &format!("the HTTP rules of {host}"), origin)?;
+        // A project's own only narrow what the user may allow.
+        if !is_allowed && !matches!(origin.layer, Layer::BuiltIn | Layer::Project) {
+            warnings.push(format!(
+                "the HTTP rules of {host} allow nothing by themselves, and the host is not allowed ({origin}); allow it with \
+                 --allow-host {host}"
+            ));
+        }
     }
     Ok(())
+}
+
+/// Whether a rule of what is denied leaves nothing of `host` where a secret could be put in.
+fn closes(deny: &HostPattern, host: &HostPattern) -> bool {
+    let hosts = match host.hosts() {
+        Hosts::Exact(name) => deny.matches_host(&Host::Name(name.clone())),
+        Hosts::Any | Hosts::Below(_) | Hosts::Domain(_) | Hosts::Net(_) => {
+            *deny.hosts() == Hosts::Any || deny.hosts() == host.hosts()
+        }
+    };
+    let mut ranges = host.ports().ranges().into_iter();
+    let ports = ranges.all(|range| {
+        let ends = [*range.start(), *range.end()];
+        ends.iter().all(|port| PLAIN_PORTS.contains(port) || deny.ports().contains(*port))
+    });
+    hosts && ports
+}
+
+/// A file of `--env-file` gives the jail nothing: its values are for secrets that are bound to a host.
+fn unused_files(settings: &Settings, facts: &Facts, bound: &Bound) -> Option<String> {
+    let is_used = |binding: &SecretBinding| {
+        binding.from == ValueFrom::Environment && facts.file_variables.contains(&binding.name)
+    };
+    if settings.env_files.is_empty() || bound.variables.iter().any(is_used) {
+        return None;
+    }
+    let files: Vec<String> = settings.env_files.iter().map(|file| escape(&*file.value).to_string()).collect();
+    let first = facts.file_variables.first().map_or("NAME".to_owned(), |name| escape(name).to_string());
+    Some(format!(
+        "--env-file {}: no variable of it is bound to a host, so that nothing of it is used; bind one with --secret {first}=HOST, \
+         and the jail has a fake of it",
+        files.join(", ")
+    ))
 }
 
 /// Whether a rule allows `host`. Fails when one does that lets any bytes pass.
