@@ -73,7 +73,7 @@ fn npm_sends_no_audit_where_its_registry_is_for_reading() {
     assert_eq!(audit(&env, &["--network", "open"]), None);
     assert_eq!(audit(&env, &["--env", "npm_config_audit=true"]).as_deref(), Some(NAMED));
     assert_eq!(audit(&env, &["--env", "NPM_CONFIG_AUDIT=true"]).as_deref(), Some(NAMED));
-    env.file(env.home().join(".npmrc"), &format!("{registry}audit=true\n"));
+    env.file(env.home().join(".npmrc"), format!("{registry}audit=true\n"));
     assert_eq!(audit(&env, &[]), None, "the file says it");
 
     let env = with(&[]).var("npm_config_audit", "true").var("NPM_CONFIG_REGISTRY", "https://npm.corp.test/");

@@ -379,7 +379,7 @@ mod tests {
             let (_dir, mut host) = machine();
             let file = match command.strip_prefix("home/") {
                 Some(below) => host.user.home.join(below),
-                None => host.at(&format!("/{command}")),
+                None => host.at(format!("/{command}")),
             };
             write(&file, "");
             let path = std::env::join_paths([host.at("/usr/bin"), host.user.home.join("p/bin")]).unwrap();
@@ -409,7 +409,7 @@ mod tests {
             ("pip", "PIP_INDEX_URL"),
         ] {
             let (_dir, mut host) = machine();
-            write(&host.at(&format!("/usr/bin/{command}")), "");
+            write(&host.at(format!("/usr/bin/{command}")), "");
             host.environment.vars.insert("PATH".into(), host.at("/usr/bin").into());
             assert!(!found(&host).is_empty(), "{command}");
             host.environment.vars.insert(variable.into(), "https://mirror.example/".into());
