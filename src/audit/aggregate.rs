@@ -23,7 +23,12 @@ impl Aggregator {
     /// in a minute are one record together, with `*` for the host.
     pub fn take(&mut self, decision: NetDecision, now: u64) -> Vec<NetDecision> {
         let mut due = self.due(now);
-        let key = Key { host: bounded_host(&decision.host), port: decision.port, verdict: decision.verdict };
+        let key = Key {
+            host: bounded_host(&decision.host),
+            port: decision.port,
+            verdict: decision.verdict,
+            code: decision.code.as_deref().map(bounded_host),
+        };
         if let Some(open) = self.open.get_mut(&key) {
             open.repeats += decision.count;
             return due;
@@ -87,6 +92,7 @@ struct Key {
     host: String,
     port: u16,
     verdict: Verdict,
+    code: Option<String>,
 }
 
 #[derive(Debug)]
@@ -124,6 +130,7 @@ impl Minute {
             verdict: Verdict::Denied,
             rule: None,
             origin: None,
+            code: None,
             reason: Some(format!(
                 "and {count} more of other targets than the first {MAX_DENIED} of a minute"
             )),
@@ -157,6 +164,7 @@ mod tests {
             verdict,
             rule: None,
             origin: None,
+            code: None,
             reason: None,
             count: 1,
         }
@@ -179,13 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn host_port_and_verdict_are_counted_apart() {
+    fn host_port_verdict_and_cause_are_counted_apart() {
         let mut aggregator = Aggregator::default();
         for decision in [
             decision("a.example", Verdict::Denied),
             decision("a.example", Verdict::Allowed),
             decision("b.example", Verdict::Denied),
             NetDecision { port: 80, ..decision("a.example", Verdict::Denied) },
+            NetDecision { code: Some("http-rule".to_owned()), ..decision("a.example", Verdict::Denied) },
         ] {
             assert_eq!(aggregator.take(decision.clone(), 0), [decision]);
         }

@@ -11,10 +11,10 @@ use super::event::{
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     totals: Totals,
-    /// Denied connections, by host and port.
-    denied: Targets,
+    /// Denied connections and requests.
+    denied: BTreeMap<Cause, Targets>,
     /// Denied questions for names, which cost a jail nothing: they must not push the connections out.
-    questions: Targets,
+    questions: BTreeMap<Cause, Targets>,
     stripped: BTreeMap<String, u64>,
     /// Fakes that went astray, by name and target.
     strays: BTreeMap<(String, String), u64>,
@@ -36,12 +36,13 @@ impl Counters {
             }
             Event::Net(decision) => {
                 self.totals.denied += decision.count;
-                match decision.door {
-                    Door::Dns => self.questions.count(decision),
+                let denied = match decision.door {
+                    Door::Dns => &mut self.questions,
                     Door::Http | Door::Socks | Door::Transparent | Door::Forward | Door::Publish => {
-                        self.denied.count(decision)
+                        &mut self.denied
                     }
-                }
+                };
+                denied.entry(Cause::of(decision)).or_default().count(decision);
             }
             Event::Secret(used) if used.what == SecretWhat::Misplaced => {
                 let key = (bounded(&used.name), target(&bounded_host(&used.host), used.port));
@@ -114,26 +115,41 @@ impl Counters {
         })
     }
 
-    /// Few targets are told with their reasons, many as a list: connections first, then questions.
+    /// Few targets are told with their reasons, many as a list for each cause: connections first, then questions.
     fn denials(&self) -> Vec<String> {
-        let targets = || self.denied.by_target.iter().chain(&self.questions.by_target);
-        let forgotten = self.denied.forgotten || self.questions.forgotten;
+        let all = || self.denied.iter().chain(&self.questions);
+        let targets = || {
+            all().flat_map(|(cause, targets)| targets.by_target.values().map(move |denied| (*cause, denied)))
+        };
+        let forgotten = all().any(|(_, targets)| targets.forgotten);
         if !forgotten
             && targets().count() <= TOLD_SINGLY
             && targets().all(|(_, denied)| !denied.reason.is_empty())
         {
-            return targets()
-                .map(|(_, denied)| format!("denied {}: {}", times(denied.count, "connection"), denied.reason))
-                .collect();
+            let line = |(cause, denied): (Cause, &Denied)| {
+                format!("denied {}: {}", times(denied.count, cause.thing()), denied.reason)
+            };
+            return targets().map(line).collect();
         }
-        let counts = |targets: &Targets| {
+        Cause::ALL.into_iter().filter_map(|cause| self.denials_by(cause)).collect()
+    }
+
+    fn denials_by(&self, cause: Cause) -> Option<String> {
+        let both: Vec<&Targets> =
+            [&self.denied, &self.questions].into_iter().filter_map(|by_cause| by_cause.get(&cause)).collect();
+        let total: u64 = both.iter().map(|targets| targets.total).sum();
+        if total == 0 {
+            return None;
+        }
+        let counts = |targets: &&Targets| {
             sorted(targets.by_target.iter().map(|((host, port), denied)| (target(host, *port), denied.count)))
         };
-        let mut all = counts(&self.denied);
-        all.extend(counts(&self.questions));
-        let hosts = if forgotten { format!("{} and many more", listed(&all)) } else { shown(&all) };
-        let all = times(self.totals.denied, "connection");
-        vec![format!("denied {all}: {hosts}; allow one with --allow-host")]
+        let all: Vec<_> = both.iter().flat_map(counts).collect();
+        let hosts = match both.iter().any(|targets| targets.forgotten) {
+            true => format!("{} and many more", listed(&all)),
+            false => shown(&all),
+        };
+        Some(format!("denied {}{}: {hosts}; {}", times(total, cause.thing()), cause.why(), cause.hint()))
     }
 
     /// The sums for the end record.
@@ -177,16 +193,67 @@ impl Counters {
     }
 }
 
+/// What sort of thing a denial is about, and so what would lift it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    /// No rule allows the target.
+    NotAllowed,
+    /// A rule denies it, or its address may not be reached.
+    Refused,
+    /// The target is allowed, and HTTP rules deny the request.
+    Request,
+    /// The target is allowed, and what was sent is not what its port is for.
+    Protocol,
+}
+
+impl Cause {
+    const ALL: [Self; 4] = [Self::NotAllowed, Self::Refused, Self::Request, Self::Protocol];
+
+    fn of(decision: &NetDecision) -> Self {
+        match decision.code.as_deref() {
+            Some("http-rule" | "ambiguous-path") => Self::Request,
+            Some("protocol") => Self::Protocol,
+            Some("deny-rule" | "address" | "network-off") => Self::Refused,
+            _ => Self::NotAllowed,
+        }
+    }
+
+    fn thing(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::NotAllowed | Self::Refused | Self::Protocol => "connection",
+        }
+    }
+
+    fn why(self) -> &'static str {
+        match self {
+            Self::NotAllowed => "",
+            Self::Refused => " by a rule or for the address",
+            Self::Request => " by HTTP rules",
+            Self::Protocol => " for not being what the port is for",
+        }
+    }
+
+    fn hint(self) -> &'static str {
+        match self {
+            Self::NotAllowed => "allow one with --allow-host",
+            Self::Refused | Self::Request | Self::Protocol => "the log says for each what would allow it",
+        }
+    }
+}
+
 /// Denials by target, of which no more than [`MAX_HOSTS`] are remembered.
 #[derive(Debug, Clone, Default)]
 struct Targets {
     by_target: BTreeMap<(String, u16), Denied>,
+    total: u64,
     /// Whether targets were forgotten; they count in the total alone.
     forgotten: bool,
 }
 
 impl Targets {
     fn count(&mut self, decision: &NetDecision) {
+        self.total += decision.count;
         let key = (bounded_host(&decision.host), decision.port);
         if self.by_target.len() >= MAX_HOSTS && !self.by_target.contains_key(&key) {
             // A jail that asks for ever new names asks for each of them once.
@@ -261,6 +328,7 @@ mod tests {
             verdict,
             rule: None,
             origin: None,
+            code: None,
             reason: None,
             count,
         })
@@ -290,6 +358,38 @@ mod tests {
         assert_eq!(
             summary(&[net("a.example", Verdict::Denied, 1)]),
             ["denied 1 connection: a.example:443 (1); allow one with --allow-host"]
+        );
+    }
+
+    #[test]
+    fn what_was_denied_and_what_would_allow_it_is_told_by_cause() {
+        let denied = |host: &str, code: &str, reason: &str, count| match net(host, Verdict::Denied, count) {
+            Event::Net(decision) => {
+                let (code, reason) = (Some(code.to_owned()), Some(format!("ai-jail: {reason}")));
+                Event::Net(NetDecision { code, reason, ..decision })
+            }
+            other => other,
+        };
+        let request = || denied("api.example", "http-rule", "GET /x at api.example:443 is denied", 81);
+        assert_eq!(summary(&[request()]), ["denied 81 requests: GET /x at api.example:443 is denied"]);
+        assert_eq!(
+            summary(&[
+                denied("a.example", "no-rule", "a", 3),
+                denied("b.example", "no-rule", "b", 1),
+                denied("bad.example", "deny-rule", "c", 1),
+                denied("local.example", "address", "c", 2),
+                request(),
+                denied("api.example", "ambiguous-path", "d", 1),
+                denied("api.example", "protocol", "e", 2),
+            ]),
+            [
+                "denied 4 connections: a.example:443 (3), b.example:443 (1); allow one with --allow-host",
+                "denied 3 connections by a rule or for the address: local.example:443 (2), bad.example:443 (1); the log says for \
+                 each what would allow it",
+                "denied 82 requests by HTTP rules: api.example:443 (82); the log says for each what would allow it",
+                "denied 2 connections for not being what the port is for: api.example:443 (2); the log says for each what would \
+                 allow it",
+            ]
         );
     }
 
@@ -364,7 +464,7 @@ mod tests {
         assert!(said.contains(" and many more; "), "{said}");
         let mut counters = Counters::default();
         events.iter().for_each(|event| counters.count(event));
-        assert!(counters.denied.by_target.len() <= MAX_HOSTS);
+        assert!(counters.denied[&Cause::NotAllowed].by_target.len() <= MAX_HOSTS);
     }
 
     #[test]

@@ -85,6 +85,9 @@ pub struct NetDecision {
     /// Where the rule came from.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "foreign_option", default)]
     pub origin: Option<String>,
+    /// Why, in a word, for a denial.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "foreign_option", default)]
+    pub code: Option<String>,
     /// Why, in words, for a denial.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "foreign_option", default)]
     pub reason: Option<String>,
@@ -304,6 +307,7 @@ mod tests {
             verdict: Verdict::Denied,
             rule: None,
             origin: None,
+            code: Some("no-rule".to_owned()),
             reason: Some("no rule allows it".to_owned()),
             count: 1,
         })
@@ -313,7 +317,7 @@ mod tests {
     fn the_event_field_names_the_record() {
         assert_eq!(
             serde_json::to_string(&denied("evil.example")).unwrap(),
-            r#"{"event":"net","door":"http","host":"evil.example","port":443,"verdict":"denied","reason":"no rule allows it","count":1}"#
+            r#"{"event":"net","door":"http","host":"evil.example","port":443,"verdict":"denied","code":"no-rule","reason":"no rule allows it","count":1}"#
         );
         let end = Event::End(End { exit: Exit::Signal(9), duration_ms: 5, totals: Totals::default() });
         assert_eq!(

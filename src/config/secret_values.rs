@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
+use ipnet::IpNet;
+
 use super::values::{Base, GrantPath, grant_path, host_pattern};
 use super::words::Problem;
 use crate::policy::host_rule::{HostPattern, Hosts, Ports, StreamCheck};
@@ -11,7 +13,8 @@ use crate::secrets::{Decode, FileError, FileMask, looks_like_token};
 
 /// Reads a host where a secret is put in.
 ///
-/// Fails on what cannot be inspected, and on `*`: the secret would go wherever the jail may go.
+/// Fails on what cannot be inspected, and on `*` and networks that are nearly as wide: the secret would go wherever the
+/// jail may go.
 pub fn secret_host(text: &str) -> Result<HostPattern, Problem> {
     const WHY: &str = "a secret is put in on the way to its host only where TLS ends at ai-jail";
     let pattern = host_pattern(text)?;
@@ -25,11 +28,23 @@ pub fn secret_host(text: &str) -> Result<HostPattern, Problem> {
     match pattern.hosts() {
         Hosts::Any => Err(Problem::new("a secret belongs to some hosts, not to every one")
             .hint("name them, for example api.example.com")),
+        Hosts::Net(net) if net.prefix_len() < shortest_prefix(net) => {
+            let why = format!("a secret belongs to some hosts, not to a network as wide as {net}");
+            Err(Problem::new(why).hint("name its hosts, or a network no wider than /8 (IPv6: /32)"))
+        }
         _ => Ok(pattern),
     }
 }
 
-/// Reads the host of HTTP rules. Fails on what is not HTTP.
+/// The shortest prefix of a network that a secret may be bound to: what one organisation has at most.
+fn shortest_prefix(net: &IpNet) -> u8 {
+    match net {
+        IpNet::V4(_) => 8,
+        IpNet::V6(_) => 32,
+    }
+}
+
+/// Reads the host of HTTP rules, which hold on every port when none is written. Fails on what is not HTTP.
 pub fn http_host(text: &str) -> Result<HostPattern, Problem> {
     let pattern = host_pattern(text)?;
     if pattern.check() == StreamCheck::DangerAnyBytes {
@@ -38,7 +53,7 @@ pub fn http_host(text: &str) -> Result<HostPattern, Problem> {
     if pattern.ports() == Ports::One(22) {
         return Err(Problem::new("port 22 carries SSH, and no HTTP").hint("name another port, or none"));
     }
-    Ok(pattern)
+    Ok(pattern.on_every_port_by_default())
 }
 
 /// Reads `NAME=HOST[,HOST...]` or `PATH=HOST[,HOST...]`: what stands before the last `=`, and the hosts.
@@ -105,7 +120,16 @@ mod tests {
             ("*.example.com:8443", None),
             ("192.0.2.7", None),
             ("api.example.com:*", None),
+            ("10.0.0.0/8", None),
+            ("[2001:db8::/32]", None),
             ("*", Some("a secret belongs to some hosts, not to every one")),
+            ("0.0.0.0/0", Some("a secret belongs to some hosts, not to a network as wide as 0.0.0.0/0")),
+            ("10.0.0.0/7", Some("a secret belongs to some hosts, not to a network as wide as 10.0.0.0/7")),
+            ("[::/0]:*", Some("a secret belongs to some hosts, not to a network as wide as ::/0")),
+            (
+                "[2001:db8::/31]",
+                Some("a secret belongs to some hosts, not to a network as wide as 2001:db8::/31"),
+            ),
             (
                 "api.example.com/tcp",
                 Some(
@@ -135,6 +159,9 @@ mod tests {
         }
         assert!(http_host("*").is_ok() && http_host("a.test:80").is_ok());
         assert!(http_host("a.test:22").is_err() && http_host("a.test/tcp").is_err());
+        for (text, want) in [("a.test", "a.test:*"), ("a.test:80", "a.test:80"), ("*:1-9", "*:1-9")] {
+            assert_eq!(http_host(text).unwrap().to_string(), want, "rules without a port hold on every one");
+        }
     }
 
     #[test]

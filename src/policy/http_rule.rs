@@ -26,7 +26,7 @@ const METHOD: usize = 40;
 /// What may be asked of the hosts that a pattern covers.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct HttpRules {
-    /// The hosts.
+    /// The hosts. A user's rules that name no port have every port here.
     pub host: HostPattern,
     /// When not empty, only what one of these matches passes.
     pub allow: Vec<HttpRule>,
@@ -67,10 +67,15 @@ impl HttpRule {
         Self { method: Some(method.to_owned()), path: PathGlob::every() }
     }
 
-    fn has_method(&self, method: &str, case: Case) -> bool {
-        self.method.as_deref().is_none_or(|own| match case {
-            Case::Counts => own == method,
-            Case::Ignored => own.eq_ignore_ascii_case(method),
+    /// Whether it allows requests of `method`: this very one.
+    fn allows_method(&self, method: &str) -> bool {
+        self.method.as_deref().is_none_or(|own| own == method)
+    }
+
+    /// Whether it denies requests of `method`, in upper or lower case. HEAD tells of what GET would get.
+    fn denies_method(&self, method: &str) -> bool {
+        self.method.as_deref().is_none_or(|own| {
+            own.eq_ignore_ascii_case(method) || own == "GET" && method.eq_ignore_ascii_case("HEAD")
         })
     }
 }
@@ -145,7 +150,12 @@ pub enum HttpReason {
         rules: Owner,
     },
     /// What its path means cannot be told.
-    Ambiguous(Ambiguity),
+    Ambiguous {
+        /// What makes it so.
+        why: Ambiguity,
+        /// Whether it may be what a rule denies; else rules that allow do not cover each way to read it.
+        denying: bool,
+    },
 }
 
 /// Whose rules are not met, and so who could change them.
@@ -210,7 +220,7 @@ impl Request<'_> {
     fn denied(&self, entries: &[&Sourced<HttpRules>]) -> Option<HttpReason> {
         let rules =
             entries.iter().flat_map(|entry| entry.value.deny.iter().map(|rule| (rule, &entry.origin)));
-        let rules: Vec<_> = rules.filter(|(rule, _)| rule.has_method(self.method, Case::Ignored)).collect();
+        let rules: Vec<_> = rules.filter(|(rule, _)| rule.denies_method(self.method)).collect();
         let matching = rules.iter().find(|(rule, _)| match &self.path {
             Ok(path) => path.readings().any(|reading| rule.path.matches(reading, Case::Ignored)),
             Err(_) => rule.path.is_any(),
@@ -219,9 +229,10 @@ impl Request<'_> {
             (Some((rule, origin)), _) => {
                 Some(HttpReason::Rule { rule: rule.to_string(), origin: (*origin).clone() })
             }
+            _ if rules.is_empty() => None,
             // It may be what one of them denies.
-            (None, Err(ambiguity)) if !rules.is_empty() => Some(HttpReason::Ambiguous(*ambiguity)),
-            (None, _) => None,
+            (None, Err(ambiguity)) => Some(HttpReason::Ambiguous { why: *ambiguity, denying: true }),
+            (None, Ok(path)) => path.doubt().map(|why| HttpReason::Ambiguous { why, denying: true }),
         }
     }
 
@@ -231,8 +242,7 @@ impl Request<'_> {
         if all.is_empty() {
             return Ok(None);
         }
-        let rules: Vec<_> =
-            all.into_iter().filter(|rule| rule.has_method(self.method, Case::Counts)).collect();
+        let rules: Vec<_> = all.into_iter().filter(|rule| rule.allows_method(self.method)).collect();
         let by = |reading: &[String]| rules.iter().find(|rule| rule.path.matches(reading, Case::Counts));
         let found = match &self.path {
             // Every way to read it has to be allowed.
@@ -243,7 +253,9 @@ impl Request<'_> {
         };
         match (found, &self.path) {
             (Some(rule), _) => Ok(Some(rule)),
-            (None, Err(ambiguity)) if !rules.is_empty() => Err(HttpReason::Ambiguous(*ambiguity)),
+            (None, Err(ambiguity)) if !rules.is_empty() => {
+                Err(HttpReason::Ambiguous { why: *ambiguity, denying: false })
+            }
             (None, _) => Err(HttpReason::NoRule { rules: owner(group) }),
         }
     }
@@ -286,6 +298,14 @@ fn owner(group: &[&Sourced<HttpRules>]) -> Owner {
     }
 }
 
+/// How a sign of a request's path is written in a rule, so that it stands for itself.
+fn sign_in_rule(sign: char) -> String {
+    match sign {
+        '*' | '[' | ']' | '{' | '}' => format!("%{:02X}", u32::from(sign)),
+        _ => sign.to_string(),
+    }
+}
+
 /// What was sent, escaped and cut.
 fn shown(text: &str) -> String {
     let cut = text.floor_char_boundary(SHOWN.min(text.len()));
@@ -298,7 +318,7 @@ impl HttpDenial {
     pub fn code(&self) -> &'static str {
         match self.reason {
             HttpReason::Rule { .. } | HttpReason::NoRule { .. } => "http-rule",
-            HttpReason::Ambiguous(_) => "ambiguous-path",
+            HttpReason::Ambiguous { .. } => "ambiguous-path",
         }
     }
 
@@ -313,23 +333,59 @@ impl HttpDenial {
             HttpReason::NoRule { rules: Owner::Project } => {
                 "no HTTP rule of the project's configuration matches".to_owned()
             }
-            HttpReason::Ambiguous(why) => format!("servers read its path in different ways: {why}"),
+            HttpReason::Ambiguous { why, .. } => format!("servers read its path in different ways: {why}"),
         }
     }
 
     /// What would allow it.
     pub fn hint(&self) -> String {
-        let Self { target, method, path, .. } = self;
+        let Self { target, .. } = self;
         match &self.reason {
             HttpReason::Rule { .. } => "remove that rule to allow it".to_owned(),
             HttpReason::NoRule { rules: Owner::Registry } => format!("allow it with {}", option_for(target)),
-            HttpReason::NoRule { .. } => {
-                format!("allow it with \"{method} {path}\" in allow of [[network.http]] for {}", target.host)
+            HttpReason::NoRule { .. } => match self.allowing_rule() {
+                Some(rule) => {
+                    let other = if self.is_lower_case() { "send the method in capitals, or " } else { "" };
+                    format!(
+                        "{other}allow it with \"{rule}\" in allow of [[network.http]] for {}",
+                        target.host
+                    )
+                }
+                None => format!(
+                    "no rule can name this path as it is written: write it plainly, or allow it with \"{} /**\" in allow of \
+                     [[network.http]] for {}",
+                    self.rule_method(),
+                    target.host
+                ),
+            },
+            HttpReason::Ambiguous { denying: false, .. } => {
+                format!("write the path plainly, or allow it with \"{} /**\"", self.rule_method())
             }
-            HttpReason::Ambiguous(_) => {
-                format!("write the path plainly, or allow it with \"{method} /**\"")
+            HttpReason::Ambiguous { denying: true, .. } => {
+                "write the path plainly: rules deny some paths of this host, and this may be one of them"
+                    .to_owned()
             }
         }
+    }
+
+    /// The rule that matches this request and as little else as can be; `None` when none can be written.
+    fn allowing_rule(&self) -> Option<String> {
+        if self.path.len() > SHOWN {
+            return None;
+        }
+        let path: String = self.path.chars().map(sign_in_rule).collect();
+        let text = format!("{} {path}", self.rule_method());
+        HttpRule::parse(&text).ok().filter(|_| !path.contains("//")).map(|_| text)
+    }
+
+    /// The method of a rule that matches this request's.
+    fn rule_method(&self) -> &str {
+        let method = self.method.as_str();
+        if HttpRule::parse(&format!("{method} /")).is_ok() { method } else { "*" }
+    }
+
+    fn is_lower_case(&self) -> bool {
+        matches!(HttpRule::parse(&format!("{} /", self.method)), Err(HttpRuleError::LowerCase(_)))
     }
 }
 

@@ -98,6 +98,7 @@ impl NetPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::secret_values::http_host;
     use crate::egress::decide::tests::policy;
     use crate::policy::http_rule::HttpRule;
     use crate::policy::origin::Origin;
@@ -108,11 +109,17 @@ mod tests {
         let pattern = |text: &str| HostPattern::parse(text).unwrap();
         net.secret_hosts.push(Sourced::new(pattern("*.secret.test:*"), Origin::flag("--secret")));
         let http = HttpRules {
-            host: pattern("http.test"),
+            host: http_host("http.test").unwrap(),
             allow: vec![HttpRule::parse("GET /**").unwrap()],
             deny: Vec::new(),
         };
-        net.http.push(Sourced::new(http, Origin::built_in("test")));
+        net.http.push(Sourced::new(http, Origin::flag("--test")));
+        let port = HttpRules {
+            host: http_host("port.test:8443").unwrap(),
+            allow: vec![HttpRule::parse("GET /**").unwrap()],
+            deny: Vec::new(),
+        };
+        net.http.push(Sourced::new(port, Origin::flag("--test")));
         let cases = [
             ("a.secret.test:443", true, true),
             ("a.secret.test:8443", true, true),
@@ -120,7 +127,10 @@ mod tests {
             ("a.secret.test:22", false, false),
             ("secret.test:443", false, true),
             ("http.test:443", true, true),
-            ("http.test:8443", false, true),
+            ("http.test:8443", true, true),
+            ("http.test:22", false, false),
+            ("port.test:8443", true, true),
+            ("port.test:443", false, true),
             ("http.test:80", false, false),
             ("other.test:443", false, true),
             ("any.test:443", false, false),

@@ -21,6 +21,7 @@ use crate::launch::start::{Supplies, order};
 use crate::launch::supervisor::{End, SetUp, Supervisor, Watching, publish};
 use crate::plan::operation::{Access, Veil};
 use crate::plan::show;
+use crate::policy::http_rule::HttpRules;
 use crate::policy::secrets::lines;
 use crate::policy::{NetworkRule, Policy, terminal};
 use crate::report::Reporter;
@@ -308,9 +309,9 @@ impl Record {
 
 impl Observer for Record {
     fn decided(&self, event: NetEvent) {
-        let (verdict, rule, reason) = match event.verdict {
+        let (verdict, rule, denied) = match event.verdict {
             Verdict::Allowed { rule } => (event::Verdict::Allowed, Some(rule), None),
-            Verdict::Denied { line, .. } => (event::Verdict::Denied, None, Some(line)),
+            Verdict::Denied { code, line } => (event::Verdict::Denied, None, Some((code.to_owned(), line))),
             Verdict::Failed { line } => {
                 return self.add(&note(event::NoteKind::Network, line.trim_start_matches("ai-jail: ")));
             }
@@ -325,6 +326,7 @@ impl Observer for Record {
             Door::Transparent => event::Door::Transparent,
             Door::Resolver => event::Door::Dns,
         };
+        let (code, reason) = denied.unzip();
         let decision = event::NetDecision {
             door,
             host: event.host,
@@ -332,6 +334,7 @@ impl Observer for Record {
             verdict,
             rule,
             origin: None,
+            code,
             reason,
             count: 1,
         };
@@ -444,7 +447,11 @@ fn fakes(policy: &Policy) -> String {
     };
     let NetworkRule::Filtered(net) = &policy.network else { return format!("{fakes}; ") };
     let bound: BTreeSet<String> = net.secret_hosts.iter().map(|host| host.value.to_string()).collect();
-    let ruled = net.http.iter().map(|rules| rules.value.host.to_string());
+    // One that a secret is bound to as well is the same host, whatever ports are written.
+    let is_bound =
+        |rules: &HttpRules| net.secret_hosts.iter().any(|host| host.value.hosts() == rules.host.hosts());
+    let ruled = net.http.iter().map(|rules| &rules.value).filter(|rules| !is_bound(rules));
+    let ruled = ruled.map(|rules| rules.host.to_string());
     let hosts: BTreeSet<String> = ruled.chain(bound.iter().cloned()).collect();
     let named = bound.into_iter().take(NAMED).collect::<Vec<_>>();
     let read = match hosts.len().saturating_sub(named.len()) {

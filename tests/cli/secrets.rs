@@ -287,6 +287,11 @@ fn what_cannot_hold_stops_the_launch() {
             &["the HTTP rules of a.test", "leave /tcp out"],
         ),
         (
+            &["--allow-host", "a.test", "--allow-host", "a.test:5432/tcp"],
+            "[[network.http]]\nhost = \"a.test\"\ndeny = [\"* /x\"]\n",
+            &["the HTTP rules of a.test", "a.test:5432/tcp", "name the ports"],
+        ),
+        (
             &["--secret", "TOKEN=a.test", "--env", "TOKEN"],
             "",
             &["TOKEN cannot be a variable of the jail and a secret", "leave one"],
@@ -440,7 +445,7 @@ fn the_agent_and_the_user_are_told_what_is_a_fake() {
         "[network]\nallow = [\"a.test\"]\n[[network.http]]\nhost = \"a.test\"\nallow = [\"GET /x/**\"]\n",
     );
     let output = env.jail(["--secret", "TOKEN=a.test", "--", "cat", "/run/ai-jail/about"]);
-    for part in ["these are fakes", "TOKEN: works at a.test", "at a.test only GET /x/**"] {
+    for part in ["these are fakes", "TOKEN: works at a.test", "at a.test:* only GET /x/**"] {
         assert!(output.ok().contains(part), "{part}: {output:#?}");
     }
     assert!(output.stderr.contains("TOKEN is a fake; TLS to a.test and 3 more is read;"), "{output:#?}");

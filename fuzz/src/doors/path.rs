@@ -72,6 +72,9 @@ fn within(method: &str, path: &str) -> bool {
     // A slash at the end makes no difference to a rule.
     let path = path.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(path);
     let lower = path.to_ascii_lowercase();
+    // Servers on Windows take no notice of dots and spaces at the end of a name.
+    let names: Vec<&str> = lower.split('/').map(|name| name.trim_end_matches(['.', ' '])).collect();
+    let lower = names.join("/");
     let private =
         lower.strip_prefix("/repos/private").is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'));
     let segments: Vec<&str> = path.split('/').skip(1).collect();

@@ -21,6 +21,7 @@ fn net(host: &str) -> Event {
         verdict: Verdict::Denied,
         rule: None,
         origin: None,
+        code: None,
         reason: None,
         count: 1,
     })

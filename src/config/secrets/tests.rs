@@ -68,7 +68,7 @@ deny = ["* /admin/**"]
     assert_eq!(tables.ech.map(|ech| ech.value), Some(Ech::Allow));
     let rules: Vec<_> =
         tables.http.iter().map(|rules| (rules.value.host.to_string(), rules.origin.to_string())).collect();
-    assert_eq!(rules[0], ("api.github.com".into(), "/c.toml:21 (network.http)".into()));
+    assert_eq!(rules[0], ("api.github.com:*".into(), "/c.toml:21 (network.http)".into()));
     assert_eq!((tables.http[0].value.allow.len(), tables.http[0].value.deny.len()), (2, 1));
     assert_eq!(rules[1].0, "*.example.com:8443");
 }

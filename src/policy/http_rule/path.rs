@@ -53,6 +53,12 @@ pub enum Ambiguity {
     /// What would be an escape again after it was decoded.
     #[error("it is encoded twice")]
     Twice,
+    /// A segment of dots and spaces, or more dots than two: some servers take it for `.` or `..`, or for none.
+    #[error("it holds a segment of dots or spaces alone")]
+    DotsAndSpaces,
+    /// Encoded characters beyond ASCII, where rules deny.
+    #[error("it holds characters beyond ASCII, some of which servers take for others")]
+    BeyondAscii,
     /// Encoded bytes that are not UTF-8.
     #[error("it holds encoded bytes that are not UTF-8")]
     NotUtf8,
@@ -92,6 +98,16 @@ impl RequestPath {
     /// The segments in each way in which a server may read them; the first is the one that RFC 3986 has.
     pub fn readings(&self) -> impl Iterator<Item = &[String]> {
         std::iter::once(self.normal.as_slice()).chain(self.others.iter().map(Vec::as_slice))
+    }
+
+    /// Why it may be what a rule denies although it matches none: some servers know it by another name.
+    pub fn doubt(&self) -> Option<Ambiguity> {
+        let segments = || self.readings().flatten();
+        if segments().any(|segment| segment != ".." && !segment.is_empty() && trimmed(segment).is_empty()) {
+            return Some(Ambiguity::DotsAndSpaces);
+        }
+        let beyond = |pair: &[u8]| pair[0] == b'%' && matches!(pair[1], b'8' | b'9' | b'A'..=b'F');
+        segments().any(|segment| segment.as_bytes().windows(2).any(beyond)).then_some(Ambiguity::BeyondAscii)
     }
 }
 
@@ -161,6 +177,9 @@ fn segment(raw: &str, star: Star) -> Result<String, Ambiguity> {
     if matches!(text.as_str(), "." | "..") && text != raw {
         return Err(Ambiguity::EncodedDots);
     }
+    if text.contains('.') && text.contains(SPACE) && trimmed(&text).is_empty() {
+        return Err(Ambiguity::DotsAndSpaces);
+    }
     // Also when the digits were encoded themselves.
     if text.as_bytes().windows(5).any(|part| part.starts_with(b"%25") && hex(&part[3..]).is_some()) {
         return Err(Ambiguity::Twice);
@@ -169,6 +188,16 @@ fn segment(raw: &str, star: Star) -> Result<String, Ambiguity> {
         return Err(Ambiguity::NotUtf8);
     }
     Ok(text)
+}
+
+const SPACE: &str = "%20";
+
+/// A segment, in its one form, without the dots and spaces at its end, which servers on Windows take no notice of.
+fn trimmed(mut segment: &str) -> &str {
+    while let Some(rest) = segment.strip_suffix('.').or_else(|| segment.strip_suffix(SPACE)) {
+        segment = rest;
+    }
+    segment
 }
 
 fn hex(digits: &[u8]) -> Option<u8> {
@@ -181,7 +210,7 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"%/\\?#*".contains(&byte)
 }
 
-/// Whether upper and lower case are different.
+/// Whether upper and lower case are different, and dots and spaces at the end of a segment count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Case {
     /// They are: for what is allowed.
@@ -245,7 +274,10 @@ fn segment_matches(glob: &str, segment: &str, case: Case) -> bool {
         Case::Counts => part == byte,
         Case::Ignored => part.eq_ignore_ascii_case(byte),
     };
-    wild::matches(glob.as_bytes(), segment.as_bytes(), |part| *part == b'*', equal)
+    let matches = |glob: &str, segment: &str| {
+        wild::matches(glob.as_bytes(), segment.as_bytes(), |part| *part == b'*', equal)
+    };
+    matches(glob, segment) || case == Case::Ignored && matches(trimmed(glob), trimmed(segment))
 }
 
 impl fmt::Display for PathGlob {

@@ -1,11 +1,15 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::secret_values::http_host;
 use crate::egress::decide::tests::policy;
 
 fn entry(host: &str, allow: &[&str], deny: &[&str], origin: Origin) -> Sourced<HttpRules> {
     let rules = |texts: &[&str]| texts.iter().map(|text| HttpRule::parse(text).unwrap()).collect();
-    let host = HostPattern::parse(host).unwrap();
+    let host = match origin.layer {
+        Layer::BuiltIn => HostPattern::parse(host).unwrap(),
+        _ => http_host(host).unwrap(),
+    };
     Sourced::new(HttpRules { host, allow: rules(allow), deny: rules(deny) }, origin)
 }
 
@@ -47,7 +51,10 @@ fn a_request_passes_with_an_allowing_rule_and_no_denying_one() {
         ("api.test:443", "GET /repos/a", "GET /repos/**"),
         ("api.test:443", "GET /repos/a?b=/../..;%2f", "GET /repos/**"),
         ("api.test:80", "GET /repos/a", "GET /repos/**"),
-        ("api.test:8443", "GET /x", "free"),
+        ("api.test:8443", "GET /x", "http-rule"),
+        ("api.test:8443", "GET /repos/secret", "deny: * /repos/secret/**"),
+        ("b.api.test:8443", "GET /x", "free"),
+        ("a.wild.test:443", "POST /x", "free"),
         ("api.test:443", "POST /graphql", "POST /graphql"),
         ("api.test:443", "POST /graphql/", "POST /graphql"),
         ("api.test:443", "POST /pkg.v1.Greeter/SayHello", "POST /pkg.v1.Greeter/*"),
@@ -93,6 +100,86 @@ fn a_request_passes_with_an_allowing_rule_and_no_denying_one() {
     for (host, request, want) in cases {
         assert_eq!(answer(&net, host, request), want, "{request} at {host}");
     }
+}
+
+#[test]
+fn what_is_denied_is_denied_under_every_name_that_servers_know_it_by() {
+    let net = with(vec![
+        entry("a.test", &[], &["GET /secret/**", "POST /x.", "PUT /**", "HEAD /head"], user()),
+        entry("open.test", &["GET /pub/**"], &[], user()),
+    ]);
+    let cases = [
+        ("a.test:443", "HEAD /secret/x", "deny: GET /secret/**"),
+        ("a.test:443", "head /secret/x", "deny: GET /secret/**"),
+        ("a.test:443", "HEAD /pub", "free"),
+        ("a.test:443", "HEAD /head", "deny: HEAD /head"),
+        ("a.test:443", "GET /head", "free"),
+        ("a.test:443", "POST /secret/x", "free"),
+        ("a.test:443", "GET /secret./x", "deny: GET /secret/**"),
+        ("a.test:443", "GET /Secret%20/x", "deny: GET /secret/**"),
+        ("a.test:443", "GET /secret.%20.%20", "deny: GET /secret/**"),
+        ("a.test:443", "GET /secret%2e", "deny: GET /secret/**"),
+        ("a.test:443", "GET /x/../secret.", "deny: GET /secret/**"),
+        ("a.test:443", "GET //secret.//x", "deny: GET /secret/**"),
+        ("a.test:443", "GET /secret.d/x", "free"),
+        ("a.test:443", "GET /%20secret/x", "free"),
+        ("a.test:443", "POST /x", "deny: POST /x."),
+        ("a.test:443", "POST /x..", "deny: POST /x."),
+        ("a.test:443", "GET /.../secret", "ambiguous-path"),
+        ("a.test:443", "GET /%20/secret", "ambiguous-path"),
+        ("a.test:443", "GET /x/..%20/secret", "ambiguous-path"),
+        ("a.test:443", "GET /%C5%BFecret/x", "ambiguous-path"),
+        ("a.test:443", "GET /secret/%C5%BF", "deny: GET /secret/**"),
+        ("a.test:443", "GET /%e2%84%aa/../x", "ambiguous-path"),
+        ("a.test:443", "DELETE /%C5%BFecret/x", "free"),
+        ("a.test:443", "PUT /%C5%BF", "deny: PUT /**"),
+        ("open.test:443", "GET /pub/%C5%BF/...", "GET /pub/**"),
+        ("open.test:443", "GET /pub/a.", "GET /pub/**"),
+        ("open.test:443", "GET /pub./a", "http-rule"),
+        ("open.test:443", "GET /pub/..%20/a", "ambiguous-path"),
+        ("open.test:443", "HEAD /pub/a", "http-rule"),
+    ];
+    for (host, request, want) in cases {
+        assert_eq!(answer(&net, host, request), want, "{request} at {host}");
+    }
+}
+
+#[test]
+fn what_a_denial_advises_to_allow_is_a_rule_that_allows_it() {
+    for request in [
+        "POST /user?token=1",
+        "get /pub/a",
+        "Get /",
+        "M2 /x",
+        "GET /a*b/[c]/{d}",
+        "GET /%C3%A9",
+        "GET /...",
+        "GET /a%20b/",
+        "GET /x/../y",
+        "GET //x",
+        "GET /x%2fy",
+        "get /x%2fy",
+        "GET /**",
+    ] {
+        let HttpDecision::Denied(denial) =
+            decided(&with(vec![entry("a.test", &["GET /x", "DELETE /**"], &[], user())]), request)
+        else {
+            panic!("{request}")
+        };
+        let hint = denial.hint();
+        let rule = hint.split('"').nth(1).unwrap_or_else(|| panic!("{hint}"));
+        let net = with(vec![entry("a.test", &[rule], &[], user())]);
+        assert!(matches!(decided(&net, request), HttpDecision::Allowed(_)), "{request}: {hint}");
+        let net = with(vec![entry("a.test", &[rule], &[], user())]);
+        let exact = !rule.ends_with("/**");
+        let other = decided(&net, "GET /somewhere/else");
+        assert!(!exact || matches!(other, HttpDecision::Denied(_)), "{request}: {hint}");
+    }
+}
+
+fn decided<'p>(net: &'p NetPolicy, request: &str) -> HttpDecision<'p> {
+    let (method, path) = request.split_once(' ').unwrap();
+    decide_http(net, &Authority::parse(b"a.test:443").unwrap(), method, path)
 }
 
 #[test]
@@ -143,6 +230,19 @@ fn a_denial_is_one_line_that_says_what_would_allow_it() {
             "GET /x%2fy",
             "ai-jail: GET /x%2fy at a.test:443 is not allowed (servers read its path in different ways: it holds an encoded slash \
              or backslash); write the path plainly, or allow it with \"GET /**\"",
+        ),
+        (
+            entry("a.test", &["GET /x"], &[], user()),
+            "get /pub/a",
+            "ai-jail: get /pub/a at a.test:443 is not allowed (no HTTP rule of the host matches); send the method in capitals, or \
+             allow it with \"* /pub/a\" in allow of [[network.http]] for a.test",
+        ),
+        (
+            entry("a.test", &[], &["* /user"], user()),
+            "GET /%C3%BCser",
+            "ai-jail: GET /%C3%BCser at a.test:443 is not allowed (servers read its path in different ways: it holds characters \
+             beyond ASCII, some of which servers take for others); write the path plainly: rules deny some paths of this host, \
+             and this may be one of them",
         ),
         (
             entry("a.test", &["GET /**", "HEAD /**"], &[], registry()),

@@ -174,9 +174,10 @@ pub(super) fn check(
         let is_allowed = can_be_inspected(host, &[22], allow, &format!("the HTTP rules of {host}"), origin)?;
         // A project's own only narrow what the user may allow.
         if !is_allowed && !matches!(origin.layer, Layer::BuiltIn | Layer::Project) {
+            let shown = host.without_every_port();
             warnings.push(format!(
-                "the HTTP rules of {host} allow nothing by themselves, and the host is not allowed ({origin}); allow it with \
-                 --allow-host {host}"
+                "the HTTP rules of {shown} allow nothing by themselves, and the host is not allowed ({origin}); allow it with \
+                 --allow-host {shown}"
             ));
         }
     }
@@ -233,7 +234,7 @@ fn can_be_inspected(
                 "{} ({}) lets any bytes pass there, which nobody can read",
                 rule.value, rule.origin
             ))
-            .hint("leave /tcp out of that rule, or the other one")),
+            .hint("leave /tcp out of that rule, or name the ports where the other one is to hold")),
     }
 }
 
