@@ -37,15 +37,18 @@ pub const TARGETS: &[Target] = &[
     Target { name: "socks", check: socks::check },
 ];
 
-/// An input of more bytes is not looked at after every one of them.
+/// An input of more bytes is looked at no more than [`LOOKS`] times.
 const CUT_EVERYWHERE: usize = 1024;
+const LOOKS: usize = 16;
 
 /// The lengths at which an input that is cut by `cut` is looked at, the whole last.
 fn growing(input: &[u8], cut: u8) -> impl Iterator<Item = usize> {
-    let cut = if input.len() > CUT_EVERYWHERE { cut | 65 } else { cut };
-    let lengths = cuts(input, cut).into_iter().map(<[u8]>::len).collect::<Vec<_>>();
-    lengths.into_iter().scan(0, |length, piece| {
-        *length += piece;
+    let pieces = match input.len() {
+        0..=CUT_EVERYWHERE => cuts(input, cut),
+        length => input.chunks(length / LOOKS + usize::from(cut)).collect(),
+    };
+    pieces.into_iter().scan(0, |length, piece| {
+        *length += piece.len();
         Some(*length)
     })
 }
