@@ -15,8 +15,10 @@ fn a_running_jail_that_swaps_a_directory_above_the_project_or_a_grant_shows_noth
     let place = env.dir(outer.join("d/w"));
     env.file(
         outer.join("swap"),
-        "import os,ctypes\nl=ctypes.CDLL(None)\nos.symlink('../victim','l')\nopen('going','w').close()\n\
-         while os.path.exists('going'): l.renameat2(-100,b'd',-100,b'l',2)\n",
+        // It rests as long as it swaps, always where everything is in its place: a launch that sees one change is refused.
+        "import os,ctypes,time\nl=ctypes.CDLL(None)\nos.symlink('../victim','l')\nopen('going','w').close()\n\
+         swap=lambda: l.renameat2(-100,b'd',-100,b'l',2)\n\
+         while os.path.exists('going'):\n  end=time.time()+.1\n  while time.time()<end: swap(); swap()\n  time.sleep(.1)\n",
     );
     let mut swapping = env.launcher(["--", "python3", "swap"]);
     let swapper = start(swapping.current_dir(&outer));
