@@ -216,7 +216,7 @@ fn the_project_is_watched_in_every_profile_for_sockets_appear_in_each() {
     for profile in ["read-only", "lockdown", "workspace", "strict"] {
         let env = repository();
         let wait = "while [ ! -e go ]; do sleep 0.02; done";
-        let running = env.jail_running(["--profile", profile, "--", "sh", "-c", wait]);
+        let running = env.jail_running(["--profile", profile, "--network", "off", "--", "sh", "-c", wait]);
         let watched = eventually(DEADLINE, || watches_of(running.pid()) > 0);
         assert!(watched, "{profile}");
         env.let_go(running).ok();
