@@ -1,6 +1,7 @@
 //! Effects: the only room that starts, mounts and listens.
 
 mod carry;
+pub mod doors;
 pub mod keeper;
 pub mod protocol;
 mod signals;

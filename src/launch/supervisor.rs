@@ -4,10 +4,8 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,11 +22,11 @@ use crate::guard::ground::Cover;
 use crate::guard::live::Live;
 use crate::plan::inner::StageReport;
 use crate::plan::{NetworkPlan, Plan};
-use crate::policy::origin::Sourced;
 use crate::terminal::{Relay, Report, Terminal};
 
+use super::doors::{Late, Wanted, doors};
 use super::keeper::Keeper;
-use super::protocol::{LISTENERS, Reply, Request};
+use super::protocol::{Reply, Request};
 use super::signals::{Meaning, Signals};
 use super::start::{HELD, Held, held_by};
 
@@ -363,100 +361,6 @@ fn stop() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }
 
-/// A socket in the jail's network namespace.
-enum Wanted {
-    Listener(SocketAddrV4),
-    Connection(SocketAddrV4),
-}
-
-/// Asks the warden for sockets in the jail's network namespace.
-struct Late {
-    wanted: mpsc::Sender<(Wanted, oneshot::Sender<io::Result<OwnedFd>>)>,
-}
-
-impl Late {
-    async fn ask(&self, wanted: Wanted) -> io::Result<OwnedFd> {
-        let (sender, receiver) = oneshot::channel();
-        self.wanted.send((wanted, sender)).await.map_err(io::Error::other)?;
-        receiver.await.map_err(io::Error::other)?
-    }
-}
-
-impl LateBind for Late {
-    fn bind(
-        &self,
-        addr: SocketAddrV4,
-    ) -> Pin<Box<dyn Future<Output = io::Result<std::net::TcpListener>> + Send + '_>> {
-        Box::pin(async move { Ok(self.ask(Wanted::Listener(addr)).await?.into()) })
-    }
-
-    fn connect(
-        &self,
-        addr: SocketAddrV4,
-    ) -> Pin<Box<dyn Future<Output = io::Result<std::net::TcpStream>> + Send + '_>> {
-        Box::pin(async move { Ok(self.ask(Wanted::Connection(addr)).await?.into()) })
-    }
-}
-
-/// Listens on the ports of this machine's loopback that lead into the jail.
-///
-/// # Errors
-/// When one is taken.
-pub fn publish(plan: &Plan) -> Result<Vec<PortDoor>> {
-    let NetworkPlan::Filtered(policy) = &plan.network else { return Ok(Vec::new()) };
-    let listen = |port: &Sourced<u16>| {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port.value)).map_err(|error| {
-            Error::new(Kind::Refused, format!("port {} cannot be published ({})", port.value, port.origin))
-                .because(format!("listening on 127.0.0.1:{} failed: {error}", port.value))
-                .hint(match error.kind() {
-                    io::ErrorKind::PermissionDenied => {
-                        "ports below 1024 are root's: choose another port in the jail"
-                    }
-                    _ => "end what listens there, or choose another port in the jail",
-                })
-        })?;
-        Ok(PortDoor { port: port.value, listener })
-    };
-    policy.publish.iter().map(listen).collect()
-}
-
-fn doors(mut listeners: Vec<OwnedFd>, plan: &Plan, publish: Vec<PortDoor>) -> Result<Option<Doors>> {
-    let further = listeners.split_off(listeners.len().min(LISTENERS));
-    let ports = match &plan.network {
-        NetworkPlan::Filtered(policy) => policy.forward.iter().map(|port| port.value).collect(),
-        _ => Vec::new(),
-    };
-    if ports.len() != further.len() {
-        return Err(failed(io::Error::other(format!(
-            "{} listeners for {} ports",
-            further.len(),
-            ports.len()
-        ))));
-    }
-    let forward = ports
-        .into_iter()
-        .zip(further)
-        .map(|(port, listener)| PortDoor { port, listener: listener.into() })
-        .collect();
-    let listeners: [OwnedFd; LISTENERS] = match listeners.try_into() {
-        Ok(listeners) => listeners,
-        Err(none) if none.is_empty() => return Ok(None),
-        Err(some) => {
-            return Err(failed(io::Error::other(format!("{} listeners instead of {LISTENERS}", some.len()))));
-        }
-    };
-    let [dns_udp, dns_tcp, http, https, proxy] = listeners;
-    Ok(Some(Doors {
-        dns_udp: dns_udp.into(),
-        dns_tcp: dns_tcp.into(),
-        http: http.into(),
-        https: https.into(),
-        proxy: proxy.into(),
-        forward,
-        publish,
-    }))
-}
-
 fn watch(fd: BorrowedFd<'_>) -> Result<AsyncFd<OwnedFd>> {
     fd.try_clone_to_owned().and_then(crate::sys::readiness::readable).map_err(failed)
 }
@@ -500,6 +404,6 @@ fn not_executed(plan: &Plan, report: &StageReport) -> Error {
     }
 }
 
-fn failed(error: io::Error) -> Error {
+pub(super) fn failed(error: io::Error) -> Error {
     Error::new(Kind::Setup, "the jail's supervisor failed").because(error)
 }
