@@ -1,26 +1,29 @@
 //! Which secrets the jail has fakes of: those that the user names, and the agent's own keys (TLS-6).
 
+mod allowed;
+mod elsewhere;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::config::settings::{EnvValue, NetworkMode, Settings};
+use crate::config::settings::{NetworkMode, Settings};
 use crate::error::{Error, Kind, Result};
 use crate::host::agents::{Agent, Credential};
 use crate::host::system::MountKind;
 use crate::plan::operation::{Access, AtLaunch};
-use crate::policy::authority::{Authority, Host};
 use crate::policy::bindings::{FileBinding, SecretBinding, SecretMode, ValueFrom};
 use crate::policy::files::{FileRule, FileRules, Shape, Source, Tree};
-use crate::policy::host_rule::{HostPattern, Hosts, StreamCheck};
-use crate::policy::http_rule::HttpRules;
-use crate::policy::net::PLAIN_PORTS;
+use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::{Layer, Origin, Sourced};
 use crate::policy::{Facts, env};
 use crate::sanitize::escape;
 use crate::secrets::{Decode, SecretValue, Seed, sentinel};
+
+pub(super) use self::allowed::check;
+use self::elsewhere::leads_elsewhere;
 
 /// What is bound.
 #[derive(Debug, Default)]
@@ -132,74 +135,6 @@ fn shown(facts: &Facts, rules: &FileRules, path: &Path) -> bool {
     }
 }
 
-/// Compares what has to be inspected with what is allowed.
-///
-/// # Errors
-/// When a host of a secret or of HTTP rules is allowed for any bytes, which cannot be looked into.
-pub(super) fn check(
-    bound: &Bound,
-    http: &[Sourced<HttpRules>],
-    allow: &[Sourced<HostPattern>],
-    deny: &[Sourced<HostPattern>],
-    warnings: &mut Vec<String>,
-) -> Result<()> {
-    for one in bound.masked() {
-        let (name, origin) = (&one.name, one.origin);
-        let mut works = false;
-        let mut lines = Vec::new();
-        for host in one.hosts {
-            let is_allowed =
-                can_be_inspected(host, &PLAIN_PORTS, allow, &format!("the secret {name}"), origin)?;
-            match deny.iter().find(|rule| closes(&rule.value, host)) {
-                Some(rule) => lines.push(format!(
-                    "{name}: {host} is denied ({}), so that the fake is worth nothing there ({origin})",
-                    rule.origin
-                )),
-                None if !is_allowed => lines.push(format!(
-                    "{name}: {host} is not allowed, and a secret does not allow it ({origin}); allow it with --allow-host {host}"
-                )),
-                None => works = true,
-            }
-        }
-        // What was typed is for this run. What is configured may be for others too: one host will do.
-        match origin.layer {
-            Layer::CommandLine => warnings.extend(lines),
-            _ if !works => warnings.extend(lines.into_iter().next()),
-            _ => {}
-        }
-    }
-    for rules in http {
-        let (host, origin) = (&rules.value.host, &rules.origin);
-        // Requests over plain HTTP are judged as well.
-        let is_allowed = can_be_inspected(host, &[22], allow, &format!("the HTTP rules of {host}"), origin)?;
-        // A project's own only narrow what the user may allow.
-        if !is_allowed && !matches!(origin.layer, Layer::BuiltIn | Layer::Project) {
-            let shown = host.without_every_port();
-            warnings.push(format!(
-                "the HTTP rules of {shown} allow nothing by themselves, and the host is not allowed ({origin}); allow it with \
-                 --allow-host {shown}"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a rule of what is denied leaves nothing of `host` where a secret could be put in.
-fn closes(deny: &HostPattern, host: &HostPattern) -> bool {
-    let hosts = match host.hosts() {
-        Hosts::Exact(name) => deny.matches_host(&Host::Name(name.clone())),
-        Hosts::Any | Hosts::Below(_) | Hosts::Domain(_) | Hosts::Net(_) => {
-            *deny.hosts() == Hosts::Any || deny.hosts() == host.hosts()
-        }
-    };
-    let mut ranges = host.ports().ranges().into_iter();
-    let ports = ranges.all(|range| {
-        let ends = [*range.start(), *range.end()];
-        ends.iter().all(|port| PLAIN_PORTS.contains(port) || deny.ports().contains(*port))
-    });
-    hosts && ports
-}
-
 /// A file of `--env-file` gives the jail nothing: its values are for secrets that are bound to a host.
 fn unused_files(settings: &Settings, facts: &Facts, bound: &Bound) -> Option<String> {
     let is_used = |binding: &SecretBinding| {
@@ -215,27 +150,6 @@ fn unused_files(settings: &Settings, facts: &Facts, bound: &Bound) -> Option<Str
          and the jail has a fake of it",
         files.join(", ")
     ))
-}
-
-/// Whether a rule allows `host`. Fails when one does that lets any bytes pass.
-fn can_be_inspected(
-    host: &HostPattern,
-    without: &[u16],
-    allow: &[Sourced<HostPattern>],
-    what: &str,
-    origin: &Origin,
-) -> Result<bool> {
-    let mut rules = allow.iter().filter(|rule| rule.value.overlaps(host, without)).peekable();
-    let is_allowed = rules.peek().is_some();
-    match rules.find(|rule| rule.value.check() == StreamCheck::DangerAnyBytes) {
-        None => Ok(is_allowed),
-        Some(rule) => Err(Error::new(Kind::Refused, format!("{what} ({origin}) cannot hold at {host}"))
-            .because(format!(
-                "{} ({}) lets any bytes pass there, which nobody can read",
-                rule.value, rule.origin
-            ))
-            .hint("leave /tcp out of that rule, or name the ports where the other one is to hold")),
-    }
 }
 
 fn variables(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<Vec<SecretBinding>> {
@@ -438,100 +352,7 @@ fn own_hosts(agent: &Agent, credential: &Credential) -> Result<Vec<HostPattern>>
     hosts.collect()
 }
 
-/// A key goes where the agent is told to send it only when the user binds it there.
-fn leads_elsewhere(settings: &Settings, facts: &Facts, bound: &Bound, warnings: &mut Vec<String>) {
-    let masked = bound.variables.iter().filter(|binding| binding.mode == SecretMode::Mask);
-    for binding in masked {
-        let Some((_, credential)) = credential(facts.agent.as_ref(), &binding.name) else { continue };
-        for variable in &credential.urls {
-            let named = settings.env.get(variable);
-            let url = match named.map(|named| &named.value) {
-                Some(EnvValue::Set(value)) => Some(value.as_str()),
-                Some(EnvValue::Pass) | None => {
-                    facts.environment.get(OsStr::new(variable)).and_then(|value| value.to_str())
-                }
-            };
-            let Some((scheme, target)) = url.and_then(target_of) else { continue };
-            let is_bound = binding.hosts.iter().any(|host| host.matches(&target));
-            let way = match (scheme, target.port) {
-                (Scheme::Http, _) => {
-                    format!(
-                        "over plain HTTP no secret is put in; --env {} gives the jail the real one",
-                        binding.name
-                    )
-                }
-                (Scheme::Https, _) if is_bound => continue,
-                (Scheme::Https, 443) => {
-                    format!("--secret {}={} puts the real one in there", binding.name, target.host)
-                }
-                (Scheme::Https, _) => {
-                    format!("--secret {}={target} puts the real one in there", binding.name)
-                }
-            };
-            let whose = match named {
-                Some(named) => named.origin.to_string(),
-                None => format!("set here, not in the jail; --env {variable} passes it on"),
-            };
-            warnings.push(format!(
-                "{variable} leads to {target} ({whose}), where {} is a fake; {way}",
-                binding.name
-            ));
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scheme {
-    Http,
-    Https,
-}
-
-/// Where a URL leads; `None` for what is none, and for a server in the jail, which gets what the jail has.
-fn target_of(url: &str) -> Option<(Scheme, Authority)> {
-    let (scheme, rest) = url.split_once("://")?;
-    let (scheme, port) = match scheme.to_ascii_lowercase().as_str() {
-        "http" => (Scheme::Http, 80),
-        "https" => (Scheme::Https, 443),
-        _ => return None,
-    };
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let authority = authority.rsplit('@').next()?;
-    let target = Authority::parse_with_default(authority.as_bytes(), port).ok()?;
-    let own = match &target.host {
-        Host::Ip(ip) => ip.is_loopback(),
-        Host::Name(name) => name.is_localhost(),
-    };
-    (!own).then_some((scheme, target))
-}
-
 /// Hosts for a sentence.
 pub(super) fn listed(hosts: &[HostPattern]) -> String {
     hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_url_leads_to_a_host_unless_it_is_the_jails_own() {
-        let cases = [
-            ("https://gw.example", Some((Scheme::Https, "gw.example:443"))),
-            ("https://gw.example:8443/v1?x#y", Some((Scheme::Https, "gw.example:8443"))),
-            ("HTTPS://me:pw@GW.example/v1", Some((Scheme::Https, "gw.example:443"))),
-            ("http://gw.example:8080", Some((Scheme::Http, "gw.example:8080"))),
-            ("http://localhost:4000", None),
-            ("https://127.0.0.1:4000", None),
-            ("http://[::1]:4000", None),
-            ("gw.example", None),
-            ("unix:///x", None),
-            ("ftp://gw.example", None),
-            ("https://", None),
-            ("https://a b", None),
-        ];
-        for (url, want) in cases {
-            let got = target_of(url).map(|(scheme, target)| (scheme, target.to_string()));
-            assert_eq!(got, want.map(|(scheme, target)| (scheme, target.to_owned())), "{url}");
-        }
-    }
 }

@@ -1,0 +1,99 @@
+//! What has to be looked into, against what is allowed and denied.
+
+use crate::error::{Error, Kind, Result};
+use crate::policy::authority::Host;
+use crate::policy::host_rule::{HostPattern, Hosts, StreamCheck};
+use crate::policy::http_rule::HttpRules;
+use crate::policy::net::PLAIN_PORTS;
+use crate::policy::origin::{Layer, Origin, Sourced};
+
+use super::Bound;
+
+/// Compares what has to be inspected with what is allowed.
+///
+/// # Errors
+/// When a host of a secret or of HTTP rules is allowed for any bytes, which cannot be looked into.
+pub(in crate::policy::resolve) fn check(
+    bound: &Bound,
+    http: &[Sourced<HttpRules>],
+    allow: &[Sourced<HostPattern>],
+    deny: &[Sourced<HostPattern>],
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    for one in bound.masked() {
+        let (name, origin) = (&one.name, one.origin);
+        let mut works = false;
+        let mut lines = Vec::new();
+        for host in one.hosts {
+            let is_allowed =
+                can_be_inspected(host, &PLAIN_PORTS, allow, &format!("the secret {name}"), origin)?;
+            match deny.iter().find(|rule| closes(&rule.value, host)) {
+                Some(rule) => lines.push(format!(
+                    "{name}: {host} is denied ({}), so that the fake is worth nothing there ({origin})",
+                    rule.origin
+                )),
+                None if !is_allowed => lines.push(format!(
+                    "{name}: {host} is not allowed, and a secret does not allow it ({origin}); allow it with --allow-host {host}"
+                )),
+                None => works = true,
+            }
+        }
+        // What was typed is for this run. What is configured may be for others too: one host will do.
+        match origin.layer {
+            Layer::CommandLine => warnings.extend(lines),
+            _ if !works => warnings.extend(lines.into_iter().next()),
+            _ => {}
+        }
+    }
+    for rules in http {
+        let (host, origin) = (&rules.value.host, &rules.origin);
+        // Requests over plain HTTP are judged as well.
+        let is_allowed = can_be_inspected(host, &[22], allow, &format!("the HTTP rules of {host}"), origin)?;
+        // A project's own only narrow what the user may allow.
+        if !is_allowed && !matches!(origin.layer, Layer::BuiltIn | Layer::Project) {
+            let shown = host.without_every_port();
+            warnings.push(format!(
+                "the HTTP rules of {shown} allow nothing by themselves, and the host is not allowed ({origin}); allow it with \
+                 --allow-host {shown}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a rule of what is denied leaves nothing of `host` where a secret could be put in.
+fn closes(deny: &HostPattern, host: &HostPattern) -> bool {
+    let hosts = match host.hosts() {
+        Hosts::Exact(name) => deny.matches_host(&Host::Name(name.clone())),
+        Hosts::Any | Hosts::Below(_) | Hosts::Domain(_) | Hosts::Net(_) => {
+            *deny.hosts() == Hosts::Any || deny.hosts() == host.hosts()
+        }
+    };
+    let mut ranges = host.ports().ranges().into_iter();
+    let ports = ranges.all(|range| {
+        let ends = [*range.start(), *range.end()];
+        ends.iter().all(|port| PLAIN_PORTS.contains(port) || deny.ports().contains(*port))
+    });
+    hosts && ports
+}
+
+/// Whether a rule allows `host`. Fails when one does that lets any bytes pass.
+fn can_be_inspected(
+    host: &HostPattern,
+    without: &[u16],
+    allow: &[Sourced<HostPattern>],
+    what: &str,
+    origin: &Origin,
+) -> Result<bool> {
+    let mut rules = allow.iter().filter(|rule| rule.value.overlaps(host, without)).peekable();
+    let is_allowed = rules.peek().is_some();
+    match rules.find(|rule| rule.value.check() == StreamCheck::DangerAnyBytes) {
+        None => Ok(is_allowed),
+        Some(rule) => Err(Error::new(Kind::Refused, format!("{what} ({origin}) cannot hold at {host}"))
+            .because(format!(
+                "{} ({}) lets any bytes pass there, which nobody can read",
+                rule.value, rule.origin
+            ))
+            .hint("leave /tcp out of that rule, or name the ports where the other one is to hold")),
+    }
+}
