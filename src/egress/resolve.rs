@@ -7,9 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
@@ -66,46 +64,13 @@ fn listed(table: &str, name: &str) -> Vec<IpAddr> {
 /// A connection to a host outside, and the permit for its descriptor.
 pub(super) struct Upstream {
     stream: TcpStream,
-    _descriptor: OwnedSemaphorePermit,
+    descriptor: OwnedSemaphorePermit,
 }
 
-impl AsyncRead for Upstream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Upstream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+impl Upstream {
+    /// The connection, and the permit, which has to live as long.
+    pub(super) fn into_parts(self) -> (TcpStream, OwnedSemaphorePermit) {
+        (self.stream, self.descriptor)
     }
 }
 
@@ -163,7 +128,7 @@ async fn through(gate: &Gate, target: &Authority, proxy: &Proxy) -> Result<Upstr
         let descriptor = Arc::clone(&gate.descriptors).acquire_owned().await.map_err(io::Error::other)?;
         let stream = race(addrs, &gate.deadlines).await?;
         upstream::ask(&stream, proxy, target).await?;
-        Ok::<_, io::Error>(Upstream { stream, _descriptor: descriptor })
+        Ok::<_, io::Error>(Upstream { stream, descriptor })
     };
     match timeout(gate.deadlines.connect, connected).await {
         Ok(Ok(upstream)) => Ok(upstream),
@@ -181,7 +146,7 @@ pub(super) async fn direct(gate: &Gate, target: &Authority, dial: Dial) -> Resul
     let connected = async {
         let descriptor = Arc::clone(&gate.descriptors).acquire_owned().await.map_err(io::Error::other)?;
         let stream = race(addrs, &gate.deadlines).await?;
-        Ok::<_, io::Error>(Upstream { stream, _descriptor: descriptor })
+        Ok::<_, io::Error>(Upstream { stream, descriptor })
     };
     let why = match timeout(gate.deadlines.connect, connected).await {
         Ok(Ok(upstream)) => return Ok(upstream),

@@ -49,7 +49,7 @@ const COMPRESSED: &str =
     "its answer is compressed although that was not asked for, so that it cannot be searched for secrets";
 
 /// A connection to the host outside, verified.
-type Outside = Outer<Wide<Upstream>>;
+type Outside = Outer<Wide>;
 
 /// One connection from the jail to a host whose traffic is read.
 struct Session {
@@ -114,7 +114,7 @@ impl Session {
     async fn open(self: &Arc<Self>, wire: Wire, upstream: Upstream) {
         let Wire { stream, ahead } = wire;
         let deadline = self.gate.deadlines.head;
-        let hello = LazyConfigAcceptor::new(Acceptor::default(), Wide::new(ahead, stream));
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), Wide::client(ahead, stream));
         // It was read before: that it cannot be read now is a client that left.
         let Ok(Ok(start)) = timeout(deadline, hello).await else { return };
         let offer = Offer::of(start.client_hello().alpn().into_iter().flatten());
@@ -178,7 +178,7 @@ impl Session {
         let roots = if registry { &self.inspector.registry_roots } else { &self.inspector.roots };
         let connector = TlsConnector::from(roots.client(offer));
         let limit = self.gate.deadlines.connect;
-        match timeout(limit, connector.connect(name, Wide::new(Vec::new(), upstream))).await {
+        match timeout(limit, connector.connect(name, Wide::outside(upstream))).await {
             Ok(Ok(outside)) => Ok(outside),
             Ok(Err(error)) => {
                 let why = objection(&error).unwrap_or_else(|| format!("TLS with it failed ({error})"));

@@ -5,25 +5,34 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::egress::limits::READ_SIZE;
+use crate::egress::resolve::Upstream;
 
 /// Reads wide. While there is nothing to read, no memory is held.
-pub(super) struct Wide<S> {
+pub(super) struct Wide {
     buffer: Vec<u8>,
     given: usize,
     filled: usize,
-    stream: S,
+    stream: TcpStream,
+    /// For the descriptor of a connection to a host outside.
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl<S> Wide<S> {
-    /// `ahead` comes before what `stream` has.
-    pub(super) fn new(ahead: Vec<u8>, stream: S) -> Self {
-        Self { given: 0, filled: ahead.len(), buffer: ahead, stream }
+impl Wide {
+    /// A client's connection, of which `ahead` was read.
+    pub(super) fn client(ahead: Vec<u8>, stream: TcpStream) -> Self {
+        Self { given: 0, filled: ahead.len(), buffer: ahead, stream, _permit: None }
     }
-}
 
-impl<S: AsyncRead + Unpin> Wide<S> {
+    /// The connection to a host outside.
+    pub(super) fn outside(upstream: Upstream) -> Self {
+        let (stream, permit) = upstream.into_parts();
+        Self { _permit: Some(permit), ..Self::client(Vec::new(), stream) }
+    }
+
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.buffer.len() < READ_SIZE {
             self.buffer = vec![0; READ_SIZE];
@@ -38,7 +47,7 @@ impl<S: AsyncRead + Unpin> Wide<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Wide<S> {
+impl AsyncRead for Wide {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -58,7 +67,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wide<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Wide<S> {
+impl AsyncWrite for Wide {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
