@@ -364,4 +364,4 @@ fn parse_net(text: &str, prefix: &str) -> Result<IpNet, PatternError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,15 +6,7 @@ use serde::Deserialize;
 use super::*;
 use crate::egress::decide::tests::policy;
 use crate::policy::authority::{Authority, Host};
-
-#[derive(Deserialize)]
-struct Case {
-    rule: String,
-    host: Option<String>,
-    port: Option<u16>,
-    #[serde(rename = "match")]
-    want: serde_json::Value,
-}
+use crate::policy::host_rule::tests::Case;
 
 /// A SOCKS greeting and a request by name, whatever the name is.
 fn socks_by_name(name: &str, port: u16) -> Vec<u8> {

@@ -3,13 +3,14 @@ use serde::Deserialize;
 
 use super::*;
 
+/// A row of the shared cases of rules.
 #[derive(Deserialize)]
-struct Case {
-    rule: String,
-    host: Option<String>,
-    port: Option<u16>,
+pub(crate) struct Case {
+    pub(crate) rule: String,
+    pub(crate) host: Option<String>,
+    pub(crate) port: Option<u16>,
     #[serde(rename = "match")]
-    want: serde_json::Value,
+    pub(crate) want: serde_json::Value,
 }
 
 fn host(text: &str) -> Host {
