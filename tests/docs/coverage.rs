@@ -377,22 +377,25 @@ fn is_run(text: &str, function: &str) -> bool {
     let Some(at) = lines.iter().position(|line| heads.iter().any(|head| line == head)) else {
         return false;
     };
-    let attributes: Vec<&&str> = lines[..at]
-        .iter()
-        .rev()
-        .take_while(|line| line.starts_with("#[") || line.starts_with("///"))
-        .collect();
-    let has = |start: &str| attributes.iter().any(|line| line.starts_with(start));
-    (has("#[test]") || has("#[tokio::test")) && !has("#[ignore") && !has("#[cfg")
+    let above = lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("///"));
+    // Any other attribute may keep it from running.
+    let attributes: Vec<&&str> = above.filter(|line| !line.starts_with("///")).collect();
+    let is_test = |line: &&&str| **line == "#[test]" || line.starts_with("#[tokio::test");
+    !attributes.is_empty() && attributes.iter().all(is_test)
 }
 
 #[test]
 fn what_is_no_test_or_is_ignored_covers_nothing() {
     assert!(is_run("#[test]\nfn a() {\n}", "a"));
     assert!(is_run("    /// Why.\n    #[tokio::test(flavor = \"x\")]\n    async fn a() {", "a"));
-    for text in
-        ["fn a() {", "#[test]\nfn b() {", "#[test]\n#[ignore]\nfn a() {", "#[test]\n\nfn b() {}\nfn a() {"]
-    {
+    for attribute in ["ignore", "ignore = \"why\"", "cfg(x)", "cfg_attr(x, ignore)"] {
+        for text in
+            [format!("#[test]\n#[{attribute}]\nfn a() {{"), format!("#[{attribute}]\n#[test]\nfn a() {{")]
+        {
+            assert!(!is_run(&text, "a"), "{text:?}");
+        }
+    }
+    for text in ["fn a() {", "#[test]\nfn b() {", "#[test]\n\nfn b() {}\nfn a() {"] {
         assert!(!is_run(text, "a"), "{text:?}");
     }
 }
