@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::plan::operation::{Access, BindSource, BwrapOp};
+use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp};
 use crate::policy::trust::{AUTHORITY, JAVA_ROOTS, Java, Trust, TrustPlaces, system_directory};
 
 use super::{Host, read_bytes};
@@ -134,46 +134,55 @@ pub fn bundle<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Vec<u8> {
     bundle
 }
 
+/// What is made where the directories of roots are.
+#[derive(Debug, Default)]
+pub struct Entries {
+    /// What bubblewrap makes: the directories, and what is another thing in them than in the system's.
+    pub operations: Vec<BwrapOp>,
+    /// The other entries, at the held door.
+    pub door: Vec<DoorOp>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
 /// Shows the entries of the directories of roots one by one, beside the session's authority, whose name has this hash.
-/// Returns what bubblewrap does for it, and what the user should know.
-pub fn entries(host: &Host, places: &TrustPlaces, bundle: &Path, hash: &str) -> (Vec<BwrapOp>, Vec<String>) {
-    let mut operations = Vec::new();
-    let mut warnings = Vec::new();
+pub fn entries(host: &Host, places: &TrustPlaces, bundle: &Path, hash: &str) -> Entries {
+    let mut made = Entries::default();
     let link = |target: PathBuf, dest: PathBuf| BwrapOp::Symlink { target, dest };
     for (position, directory) in places.directories.iter().enumerate() {
-        let shown = system_directory(position);
         let Some(names) = names(&host.at(directory)) else {
             // The whole directory, as it is.
-            operations.push(BwrapOp::Bind {
+            made.operations.push(BwrapOp::Bind {
                 source: BindSource::System(host.at(directory)),
                 dest: directory.clone(),
                 access: Access::ReadOnly,
             });
-            warnings.push(format!(
+            made.warnings.push(format!(
                 "{} cannot be listed or has more than {MAX_ENTRIES} entries: programs that look for TLS roots there alone \
                  do not trust what ai-jail looks into",
                 directory.display()
             ));
             continue;
         };
-        for name in &names {
-            let dest = directory.join(name);
-            let java = places.java_stores.iter().find(|store| store.starts_with(&dest));
-            match java.filter(|_| places.java != Java::None) {
-                Some(store) => {
-                    operations.extend(store.parent().map(|above| BwrapOp::Dir(above.to_path_buf())));
-                    operations.push(link(JAVA_ROOTS.into(), store.clone()));
-                }
-                None if places.bundles.contains(&dest) => operations.push(link(bundle.into(), dest)),
-                None => operations.push(link(shown.join(name), dest)),
+        made.operations.push(BwrapOp::Dir(directory.clone()));
+        for store in places.java_stores.iter().filter(|_| places.java != Java::None) {
+            let below = store.strip_prefix(directory).ok().and_then(|below| below.iter().next());
+            if below.is_some_and(|name| names.contains(name)) {
+                made.operations.extend(store.parent().map(|above| BwrapOp::Dir(above.to_path_buf())));
+                made.operations.push(link(JAVA_ROOTS.into(), store.clone()));
             }
+        }
+        let bundles = places.bundles.iter().filter(|place| place.parent() == Some(directory));
+        for place in bundles.filter(|place| place.file_name().is_some_and(|name| names.contains(name))) {
+            made.operations.push(link(bundle.into(), place.clone()));
         }
         // Two names may have one hash.
         let free = (0..=names.len()).map(|number| format!("{hash}.{number}"));
         let free = free.into_iter().find(|name| !names.contains(OsStr::new(name)));
-        operations.extend(free.map(|name| link(AUTHORITY.into(), directory.join(name))));
+        made.operations.extend(free.map(|name| link(AUTHORITY.into(), directory.join(name))));
+        made.door.push(DoorOp::Link { shown: system_directory(position), dest: directory.clone() });
     }
-    (operations, warnings)
+    made
 }
 
 /// The names in a directory, in order; `None` when there are too many, or it cannot be read.
@@ -188,6 +197,18 @@ fn pem(path: &Path) -> Option<Vec<u8>> {
     Some(certificates(&read_bytes(path, LIMIT)?)).filter(|found| !found.is_empty())
 }
 
+/// What a certificate's text is written with. It is looked up for some 200,000 bytes at a launch.
+const BODY: [bool; 256] = {
+    let mut body = [false; 256];
+    let mut byte = 0;
+    while byte < body.len() {
+        body[byte] =
+            (byte as u8).is_ascii_alphanumeric() || matches!(byte as u8, b'+' | b'/' | b'=' | b' ' | b'\t');
+        byte += 1;
+    }
+    body
+};
+
 /// The certificates of a PEM text and nothing else: a key beside them stays out.
 fn certificates(pem: &[u8]) -> Vec<u8> {
     let mut found = Vec::new();
@@ -198,13 +219,13 @@ fn certificates(pem: &[u8]) -> Vec<u8> {
             _ if line == BEGIN => block = Some([line, b"\n"].concat()),
             Some(text) if line == END => {
                 found.append(text);
-                found.extend([line, b"\n"].concat());
+                found.extend_from_slice(line);
+                found.push(b'\n');
                 block = None;
             }
-            Some(text)
-                if line.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/= \t".contains(byte)) =>
-            {
-                text.extend([line, b"\n"].concat());
+            Some(text) if line.iter().all(|byte| BODY[usize::from(*byte)]) => {
+                text.extend_from_slice(line);
+                text.push(b'\n');
             }
             // Something else begins: what there was of a certificate is none.
             _ => block = None,
@@ -260,8 +281,10 @@ mod tests {
         let found = read(&host, Path::new("/p"), &[], false);
         assert_eq!(found.places.java, Java::System);
         assert_eq!(found.places.bundles, [certs.join("ca-certificates.crt")]);
-        let (operations, warnings) = entries(&host, &found.places, Path::new("/b.pem"), "0a1b2c3d");
-        let mut links: Vec<(String, String)> = operations
+        let made = entries(&host, &found.places, Path::new("/b.pem"), "0a1b2c3d");
+        let mut directories = Vec::new();
+        let mut links: Vec<(String, String)> = made
+            .operations
             .iter()
             .filter_map(|operation| match operation {
                 BwrapOp::Symlink { target, dest } => Some((
@@ -269,22 +292,20 @@ mod tests {
                     target.display().to_string(),
                 )),
                 BwrapOp::Dir(dest) => {
-                    assert_eq!(*dest, certs.join("java"));
+                    directories.push(dest.clone());
                     None
                 }
                 other => panic!("{other:?}"),
             })
             .collect();
         links.sort();
-        let want = [
-            ("0a1b2c3d.0", "/run/ai-jail/certificates/0/0a1b2c3d.0"),
-            ("0a1b2c3d.1", AUTHORITY),
-            ("X.pem", "/run/ai-jail/certificates/0/X.pem"),
-            ("ca-certificates.crt", "/b.pem"),
-            ("java/cacerts", JAVA_ROOTS),
-        ];
+        let want =
+            [("0a1b2c3d.1", AUTHORITY), ("ca-certificates.crt", "/b.pem"), ("java/cacerts", JAVA_ROOTS)];
         assert_eq!(links, want.map(|(dest, target)| (dest.to_owned(), target.to_owned())));
-        assert_eq!(warnings, Vec::<String>::new());
+        assert_eq!(directories, [certs.to_path_buf(), certs.join("java")]);
+        let others = DoorOp::Link { shown: "/run/ai-jail/certificates/0".into(), dest: certs.into() };
+        assert_eq!(made.door, [others]);
+        assert_eq!(made.warnings, Vec::<String>::new());
         let other = host.at("/opt/jdk");
         write(&other.join("bin/java"), "");
         write(&other.join("lib/security/cacerts"), "");

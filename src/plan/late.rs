@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use crate::error::{Error, Kind, Result};
 
 use super::Plan;
-use super::operation::{AtLaunch, BwrapOp, Content};
+use super::operation::{AtLaunch, BwrapOp, Content, DoorOp};
 
 /// What the launch has made. No value of a secret is in it.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +15,8 @@ pub struct Late {
     pub contents: BTreeMap<AtLaunch, Vec<u8>>,
     /// What bubblewrap does beside the plan, last.
     pub operations: Vec<BwrapOp>,
+    /// What is done at the held door beside the plan, as the last on the root.
+    pub door: Vec<DoorOp>,
     /// Variables of the jail; they win over the plan's.
     pub environment: BTreeMap<String, OsString>,
     /// Arguments of the command by their position, the program's name being the first; they win over the plan's.
@@ -48,6 +50,9 @@ impl Plan {
             }
         }
         plan.operations.extend(late.operations.iter().cloned());
+        let sealed = plan.door.iter().position(|operation| *operation == DoorOp::SealRoot);
+        let at = sealed.unwrap_or(plan.door.len());
+        plan.door.splice(at..at, late.door.iter().cloned());
         plan.environment.retain(|(name, _)| !late.environment.contains_key(name));
         plan.environment.extend(late.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
         for (position, argument) in plan.inner.argv.iter_mut().enumerate() {
@@ -110,6 +115,9 @@ mod tests {
         assert!(plan.completed(&Late::default()).is_ok(), "control");
         let file = |content| BwrapOp::File { content, dest: "/x".into(), access: Access::ReadOnly };
         plan.operations.push(file(Content::AtLaunch(AtLaunch::Masked(3))));
+        let link = DoorOp::Link { shown: "/s".into(), dest: "/d".into() };
+        let store = DoorOp::Store { path: "/c".into() };
+        plan.door = vec![store.clone(), DoorOp::SealRoot, store.clone()];
         plan.environment = vec![("KEY".to_owned(), "old".into()), ("A".to_owned(), "a".into())];
         let other = Late { contents: BTreeMap::from([(AtLaunch::Masked(2), vec![1])]), ..Late::default() };
         assert!(plan.completed(&other).is_err());
@@ -117,6 +125,7 @@ mod tests {
         let late = Late {
             contents: BTreeMap::from([(AtLaunch::Masked(3), vec![7])]),
             operations: vec![BwrapOp::Dir("/last".into())],
+            door: vec![link.clone()],
             environment: BTreeMap::from([("KEY".to_owned(), "new".into())]),
             arguments: BTreeMap::from([(1, b"new".to_vec()), (2, b"none".to_vec())]),
         };
@@ -124,6 +133,11 @@ mod tests {
         assert_eq!(completed.inner.argv, [b"echo".to_vec(), b"new".to_vec()]);
         let last = &completed.operations[completed.operations.len() - 2..];
         assert_eq!(last, [file(Content::Bytes(vec![7])), BwrapOp::Dir("/last".into())]);
+        assert_eq!(
+            completed.door,
+            [store.clone(), link, DoorOp::SealRoot, store],
+            "while the root is writable"
+        );
         assert_eq!(
             completed.environment,
             [("A".to_owned(), "a".into()), ("KEY".to_owned(), OsString::from("new"))]

@@ -216,6 +216,16 @@ pub enum DoorOp {
         #[serde(with = "crate::plan::raw")]
         host: PathBuf,
     },
+    /// Makes a symlink in a directory on the root, which is still writable, for each entry of one of the system. What is
+    /// there already stays.
+    Link {
+        /// Where the system's is shown.
+        #[serde(with = "crate::plan::raw")]
+        shown: PathBuf,
+        /// The directory, absolute.
+        #[serde(with = "crate::plan::raw")]
+        dest: PathBuf,
+    },
     /// Makes the root read-only, without what is mounted below it.
     SealRoot,
     /// Binds a path onto itself.

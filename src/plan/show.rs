@@ -306,6 +306,7 @@ fn door(operation: &DoorOp) -> String {
             format!("place {} {} from {}", access(*how), path(&root.join(below)), path(staged))
         }
         DoorOp::Show { dest, host, .. } => format!("show {} from {}", path(dest), path(host)),
+        DoorOp::Link { shown, dest } => format!("link the entries of {} in {}", path(shown), path(dest)),
         DoorOp::SealRoot => "remount read-only /".to_owned(),
         DoorOp::Pin { root, below, access: how } => {
             format!("pin {} {}", access(*how), path(&root.join(below)))

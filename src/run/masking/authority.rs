@@ -42,7 +42,8 @@ pub(super) fn inspector(
     let authority = ca.certificate_pem().as_bytes().to_vec();
     // First: what a program that reads one certificate alone takes.
     let mut inside = authority.clone();
-    let registries = bundle(places.roots.iter().chain(&places.tools));
+    let same = places.tools.is_empty();
+    let registries = if same { outside.clone() } else { bundle(places.roots.iter().chain(&places.tools)) };
     inside.extend_from_slice(&registries);
     if places.java != Java::None {
         let certificates: Vec<CertificateDer<'_>> =
@@ -57,10 +58,10 @@ pub(super) fn inspector(
         Error::new(Kind::Setup, "the session's certificates cannot be made")
             .because("their issuer has no name")
     })?;
-    let (operations, more) = entries(host, places, place, &hash);
-    late.operations.extend(operations);
-    warnings.extend(more);
-    let same = registries == outside;
+    let made = entries(host, places, place, &hash);
+    late.operations.extend(made.operations);
+    late.door.extend(made.door);
+    warnings.extend(made.warnings);
     let roots = Arc::new(Roots::new(outside));
     let registry_roots = if same { Arc::clone(&roots) } else { Arc::new(Roots::new(registries)) };
     Ok(Inspector { ca, roots, registry_roots, vault })
