@@ -115,20 +115,19 @@ fn on_path(host: &Host, project: &Path, stores: &[PathBuf]) -> Java {
 
 /// The certificates of these files, PEM, each once. A file that cannot be read has none.
 pub fn bundle<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Vec<u8> {
-    let mut known = HashSet::new();
-    let mut bundle = Vec::new();
-    for file in files {
-        let text = pem(file).unwrap_or_default();
-        let mut begin = 0;
-        for (end, _) in text.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
-            let block = &text[begin..=end];
-            if !block.ends_with(b"-----END CERTIFICATE-----\n") {
-                continue;
+    let texts: Vec<Vec<u8>> = files.into_iter().filter_map(|file| pem(file)).collect();
+    let mut bundle = Vec::with_capacity(texts.iter().map(Vec::len).sum());
+    let mut known: HashSet<&[u8]> = HashSet::new();
+    for text in &texts {
+        let (mut begin, mut end) = (0, 0);
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            end += line.len();
+            if line.strip_suffix(b"\n") == Some(END) {
+                if known.insert(&text[begin..end]) {
+                    bundle.extend_from_slice(&text[begin..end]);
+                }
+                begin = end;
             }
-            if known.insert(block.to_vec()) {
-                bundle.extend(block);
-            }
-            begin = end + 1;
         }
     }
     bundle
