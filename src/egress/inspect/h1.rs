@@ -53,6 +53,14 @@ struct Asked {
     search: Option<Search>,
 }
 
+/// What becomes of a request.
+enum Understood {
+    /// It goes on.
+    Asked(Box<Asked>),
+    /// It gets this answer of ours, and the connection goes on so.
+    Answered(Vec<u8>, After),
+}
+
 /// What becomes of the client's connection.
 enum Next {
     Request,
@@ -110,8 +118,8 @@ where
         Err(error) => return refuse(session, client, error.into()).await,
     };
     let mut asked = match understand(session, &client.ahead[..length], large) {
-        Ok(Ok(asked)) => asked,
-        Ok(Err((answer, after))) => {
+        Ok(Understood::Asked(asked)) => *asked,
+        Ok(Understood::Answered(answer, after)) => {
             consume(&mut client.ahead, length);
             return say(session, client, &answer, after).await;
         }
@@ -229,12 +237,11 @@ async fn read_head<C: AsyncRead>(
 }
 
 /// The request as it goes on, or the answer that it gets from us.
-#[allow(clippy::type_complexity)]
 fn understand(
     session: &Session,
     bytes: &[u8],
     large: Option<OwnedSemaphorePermit>,
-) -> Result<Result<Asked, (Vec<u8>, After)>, AskError> {
+) -> Result<Understood, AskError> {
     let request = Request::parse(bytes)?;
     let forward = ask_secure(&request, &session.target)?;
     let after = after_request(&request);
@@ -245,10 +252,10 @@ fn understand(
         session.gate.tell_http_denied(session.door, &denial);
         let after = if forward.framing == Framing::Unstated { after } else { After::Close };
         let line = denial.to_string();
-        return Ok(Err((
+        return Ok(Understood::Answered(
             reply(Status::Forbidden, &line, Some(&session.target), request.method, after),
             after,
-        )));
+        ));
     }
     let encoded = request.fields.iter().any(|(name, value)| {
         name.eq_ignore_ascii_case("content-encoding") && !value.eq_ignore_ascii_case(b"identity")
@@ -257,7 +264,7 @@ fn understand(
     let head =
         head::request(&request_head(&request, &forward), &session.target, session.bound, &mut outgoing);
     session.tell_noted(outgoing.noted());
-    Ok(Ok(Asked {
+    Ok(Understood::Asked(Box::new(Asked {
         head,
         _large: large,
         method: request.method.to_owned(),
@@ -266,7 +273,7 @@ fn understand(
         after,
         websocket: wants_websocket(&request),
         search: if encoded { None } else { outgoing.body().map(Search::new) },
-    }))
+    })))
 }
 
 async fn exchange<C>(
