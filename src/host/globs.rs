@@ -275,13 +275,14 @@ impl Search<'_> {
         let Ok(route) = follow(path) else { return Ok(()) };
         let within = |trees: &[PathBuf]| trees.iter().any(|tree| route.end.starts_with(tree));
         let ground = self.ground;
-        if within(ground.system)
-            && !(route.end.starts_with(ground.project) || within(ground.grants) || within(ground.shown))
-        {
+        let is_users = route.end.starts_with(ground.project) || within(ground.grants) || within(ground.shown);
+        if within(ground.system) && !is_users {
             // Everybody may read it, and programs need it: a symlink to the system's certificates is no secret.
             return Ok(());
         }
-        if self.holds_a_tree(&route.end) {
+        // What holds a part of the system, as `/etc`, is shown in parts, each of them as a whole.
+        let holds_system = ground.system.iter().any(|tree| tree.starts_with(&route.end)) && !is_users;
+        if holds_system || self.holds_a_tree(&route.end) {
             self.warnings.push(format!(
                 "{} is {reason} and leads to {}, which the jail shows as a whole: only the symlink is covered",
                 escape(path),

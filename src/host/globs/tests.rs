@@ -175,8 +175,19 @@ fn a_symlink_to_the_systems_own_files_does_not_cover_these() {
     let system = system.canonicalize().unwrap();
     fs::write(system.join("roots.pem"), "").unwrap();
     symlink(system.join("roots.pem"), machine.at("cacert.pem")).unwrap();
-    machine.system.push(system);
+    machine.system.push(system.join("part"));
+    machine.system.push(system.clone());
     assert_eq!(machine.covered(&["**/*.pem"], &[]), ["cacert.pem"]);
+    // A directory of which parts are shown, as `/etc`.
+    machine.system.pop();
+    fs::create_dir(system.join("part")).unwrap();
+    fs::remove_file(machine.at("cacert.pem")).unwrap();
+    symlink(&system, machine.at("etc.pem")).unwrap();
+    assert_eq!(machine.covered(&["**/*.pem"], &[]), ["etc.pem"]);
+    assert!(machine.find(&["**/*.pem"], &[]).1[0].contains("only the symlink is covered"));
+    // Named itself it is covered.
+    let part = system.join("part").display().to_string();
+    assert_eq!(machine.covered(&[&part], &[]), [part.as_str()]);
 }
 
 #[test]
