@@ -15,7 +15,7 @@ pub struct Late {
     pub contents: BTreeMap<AtLaunch, Vec<u8>>,
     /// What bubblewrap does beside the plan, last.
     pub operations: Vec<BwrapOp>,
-    /// What is done at the held door beside the plan, as the last on the root.
+    /// What is done at the held door beside the plan, first.
     pub door: Vec<DoorOp>,
     /// Variables of the jail; they win over the plan's.
     pub environment: BTreeMap<String, OsString>,
@@ -50,9 +50,8 @@ impl Plan {
             }
         }
         plan.operations.extend(late.operations.iter().cloned());
-        let sealed = plan.door.iter().position(|operation| *operation == DoorOp::SealRoot);
-        let at = sealed.unwrap_or(plan.door.len());
-        plan.door.splice(at..at, late.door.iter().cloned());
+        // Before anything is covered or pinned.
+        plan.door.splice(0..0, late.door.iter().cloned());
         plan.environment.retain(|(name, _)| !late.environment.contains_key(name));
         plan.environment.extend(late.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
         for (position, argument) in plan.inner.argv.iter_mut().enumerate() {
@@ -135,8 +134,8 @@ mod tests {
         assert_eq!(last, [file(Content::Bytes(vec![7])), BwrapOp::Dir("/last".into())]);
         assert_eq!(
             completed.door,
-            [store.clone(), link, DoorOp::SealRoot, store],
-            "while the root is writable"
+            [link, store.clone(), DoorOp::SealRoot, store],
+            "while the root is writable and nothing is covered"
         );
         assert_eq!(
             completed.environment,

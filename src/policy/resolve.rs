@@ -32,7 +32,7 @@ use crate::plan::seccomp::Debuggers;
 use crate::sanitize::escape;
 
 use super::trust::{Java, Trust};
-use super::{Facts, NetworkRule, Policy, ProcView, secrets, terminal};
+use super::{CoverKind, Facts, NetworkRule, Policy, ProcView, secrets, terminal};
 
 /// Resolves everything. Pure: the same settings and facts give the same policy.
 ///
@@ -333,10 +333,26 @@ fn trust(facts: &Facts, network: &NetworkRule, rules: &FileRules, warnings: &mut
         NetworkRule::Filtered(net) if net.may_inspect() => {
             let mut places = facts.trust_places.clone();
             let mut taken = BTreeSet::new();
+            let meets = |place: &Path, other: &Path| place.starts_with(other) || other.starts_with(place);
+            // Of a directory in which something is covered there is one view: a second one would show it.
+            let asked = facts.covers.iter().filter(|cover| matches!(cover.kind, CoverKind::Asked(..)));
+            let asked = asked.map(|cover| (cover.path.as_path(), cover.reason.clone()));
+            let globs = facts.asked.iter().map(|asked| (asked.matches.directory(), asked.reason()));
+            let asked: Vec<(&Path, String)> = asked.chain(globs).collect();
+            places.directories.retain(|place| {
+                let cover = asked.iter().find(|(path, _)| meets(place, path));
+                warnings.extend(cover.map(|(_, reason)| {
+                    format!(
+                        "{} is shown as it is, since something in it is covered or may come to be ({reason}): programs that \
+                         look for TLS roots there alone do not trust what ai-jail looks into",
+                        escape(place.as_os_str())
+                    )
+                }));
+                cover.is_none()
+            });
             // What a rule shows is shown as it is: nothing is made over it, or beside what it shows within.
             let mut is_free = |place: &Path| {
-                let rule =
-                    rules.iter().find(|rule| place.starts_with(&rule.dest) || rule.dest.starts_with(place));
+                let rule = rules.iter().find(|rule| meets(place, &rule.dest));
                 taken.extend(
                     rule.filter(|rule| rule.origin.layer != Layer::BuiltIn)
                         .map(|rule| format!("{} ({})", escape(rule.dest.as_os_str()), rule.origin)),

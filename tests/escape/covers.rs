@@ -5,9 +5,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::common::{DEADLINE, Feature, Git, TestEnv, text};
+use super::common::{DEADLINE, Feature, Git, TestEnv, missing, text};
 use super::{Attempt, Control, make_controls, must_fail_inside};
 
 /// A word that is in every file that has to stay unread.
@@ -135,6 +136,34 @@ fn a_second_view_of_the_tree_is_covered_as_well() {
         let glob = format!("{}/**/*.pem", env.root().display());
         let output = env.jail([grant, &alias, "--mask", &glob, "--", "sh", "-c", script]);
         assert_eq!(output.ok(), "b.pem\n", "{grant}");
+    }
+}
+
+#[test]
+fn a_second_view_of_the_systems_roots_shows_nothing_that_is_covered() {
+    let env = TestEnv::new();
+    let roots = Path::new("/etc/ssl/certs");
+    let first = fs::read_dir(roots).ok().and_then(|mut entries| Some(entries.next()?.ok()?.file_name()));
+    let Some(name) = first else {
+        return missing(
+            Feature::Program("update-ca-certificates"),
+            "roots that are covered",
+            "there are none",
+        );
+    };
+    let root = roots.join(name).display().to_string();
+    // Where TLS is read the directory is made anew, beside the session's authority.
+    env.config(
+        "[network]\nallow = [\"a.example\"]\n[[network.http]]\nhost = \"a.example\"\nallow = [\"GET /\"]\n",
+    );
+    let control = env.jail(["--", "ls", "-d", "/run/ai-jail/certificates"]);
+    assert!(control.ok() == "/run/ai-jail/certificates\n", "control: {control:#?}");
+    for denied in ["/etc/ssl/certs", &root, "/etc/ssl/**/nothing"] {
+        let script = "ls -d /run/ai-jail/certificates && exit 9; ls /etc/ssl/certs | wc -l; cat \"$0\"";
+        let output = env.jail(["--deny", denied, "--", "sh", "-c", script, &root]);
+        let is_denied = output.stderr.contains("Permission denied");
+        assert_eq!(is_denied, !denied.ends_with("nothing"), "{denied}: {output:#?}");
+        assert!(output.stderr.contains("is shown as it is, since something in it is covered"), "{output:#?}");
     }
 }
 
@@ -346,7 +375,7 @@ fn odd_file_names_are_covered_and_shown_escaped() {
 #[test]
 fn a_directory_that_cannot_be_listed_is_covered_as_a_whole() {
     let Some(env) = TestEnv::ordinary() else {
-        return super::common::missing(Feature::OrdinaryUser, "a closed directory is covered", "nobody else");
+        return missing(Feature::OrdinaryUser, "a closed directory is covered", "nobody else");
     };
     let file = env.file("closed/x.pem", SECRET);
     let closed = file.parent().expect("a parent");
