@@ -19,6 +19,8 @@ pub enum Feature {
     Root,
     /// A system call or socket family of this name exists in the kernel, so that its refusal proves something.
     Kernel(&'static str),
+    /// The system has TLS roots.
+    Roots,
     /// A program of this name is installed.
     Program(&'static str),
 }
@@ -32,12 +34,13 @@ impl Feature {
             Self::Registry => "registry".into(),
             Self::OrdinaryUser => "user".into(),
             Self::Root => "root".into(),
+            Self::Roots => "roots".into(),
             Self::Kernel(name) => format!("kernel:{name}"),
             Self::Program(name) => format!("program:{name}"),
         }
     }
 
-    /// Looks whether the machine has the feature. `Registry` and `Kernel` are found out by the test itself.
+    /// Looks whether the machine has the feature. `Registry`, `Roots` and `Kernel` are found out by the test itself.
     pub fn present(self) -> bool {
         match self {
             Self::UserNamespaces => Command::new("bwrap")
@@ -55,7 +58,7 @@ impl Feature {
             }
             Self::Root => rustix::process::getuid().is_root(),
             Self::Program(name) => on_path(name).is_some(),
-            Self::Registry | Self::Kernel(_) => true,
+            Self::Registry | Self::Roots | Self::Kernel(_) => true,
         }
     }
 

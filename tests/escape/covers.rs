@@ -145,11 +145,7 @@ fn a_second_view_of_the_systems_roots_shows_nothing_that_is_covered() {
     let roots = Path::new("/etc/ssl/certs");
     let first = fs::read_dir(roots).ok().and_then(|mut entries| Some(entries.next()?.ok()?.file_name()));
     let Some(name) = first else {
-        return missing(
-            Feature::Program("update-ca-certificates"),
-            "roots that are covered",
-            "there are none",
-        );
+        return missing(Feature::Roots, "roots that are covered", "there are none");
     };
     let root = roots.join(name).display().to_string();
     // Where TLS is read the directory is made anew, beside the session's authority.
