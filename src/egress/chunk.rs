@@ -1,5 +1,5 @@
-//! PURE: the chunked coding, read strictly and written anew, so that extensions and trailers never reach the other
-//! side and no origin can see other chunk borders than we do.
+//! PURE: the chunked coding, read strictly and written anew, so that extensions never reach the other side and no origin
+//! can see other chunk borders than we do.
 
 use crate::egress::head::is_token;
 use crate::egress::limits::MAX_CHUNK_LINE;
@@ -10,6 +10,7 @@ pub struct ChunkReader {
     state: State,
     /// Bytes of the current size line, or of all trailers.
     line: usize,
+    trailers: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub struct ChunkError;
 
 impl Default for ChunkReader {
     fn default() -> Self {
-        Self { state: State::Size { value: 0, digits: 0 }, line: 0 }
+        Self { state: State::Size { value: 0, digits: 0 }, line: 0, trailers: Vec::new() }
     }
 }
 
@@ -70,8 +71,21 @@ impl ChunkReader {
                 return Ok((at, Piece::More));
             };
             self.state = self.step(byte)?;
+            if matches!(self.state, State::TrailerName | State::TrailerValue | State::TrailerLf) {
+                self.trailers.push(byte);
+            }
             at += 1;
         }
+    }
+
+    /// The trailers of a body that has ended, at most [`MAX_CHUNK_LINE`] bytes of them.
+    pub fn trailers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        // A value has no carriage return, and behind each stands one.
+        let lines = self.trailers.split(|byte| *byte == b'\r').filter(|line| !line.is_empty());
+        lines.filter_map(|line| {
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            Some((std::str::from_utf8(&line[..colon]).ok()?, line[colon + 1..].trim_ascii()))
+        })
     }
 
     fn step(&mut self, byte: u8) -> Result<State, ChunkError> {
@@ -118,8 +132,8 @@ pub fn chunk_start(length: usize) -> Vec<u8> {
 
 /// What stands behind the data of a chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
-/// What stands behind the last chunk.
-pub const BODY_END: &[u8] = b"0\r\n\r\n";
+/// What stands behind the last chunk, before its trailers and an empty line.
+pub const LAST_CHUNK: &[u8] = b"0\r\n";
 
 #[cfg(test)]
 mod tests {
@@ -189,6 +203,28 @@ mod tests {
         }
         assert_eq!(read(b"1\r\na\r\n0\r\n\r\nGET /", 100), Ok(Some((b"a".to_vec(), 11))));
         assert_eq!(read(b"ffffffffffffffff\r\nabc", 100), Ok(None));
+    }
+
+    #[test]
+    fn trailers_are_what_stands_behind_the_last_chunk() {
+        let body = b"1;X: y\r\na\r\n0;Z: 1\r\nA: b c \r\nD:\r\nE:\tf:g\r\n\r\nH: i\r\n\r\n";
+        for cut in 1..body.len() {
+            let mut reader = ChunkReader::default();
+            'pieces: for piece in body.chunks(cut) {
+                let mut rest = piece;
+                loop {
+                    let (used, what) = reader.next(rest).unwrap();
+                    match what {
+                        Piece::More => continue 'pieces,
+                        Piece::End => break 'pieces,
+                        Piece::Data(_) => rest = &rest[used..],
+                    }
+                }
+            }
+            let trailers: Vec<_> = reader.trailers().collect();
+            assert_eq!(trailers, [("A", &b"b c"[..]), ("D", b""), ("E", b"f:g")], "by {cut}");
+        }
+        assert_eq!(ChunkReader::default().trailers().count(), 0);
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! One plain request and its response: the body goes up while the answer comes down, neither is gathered.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,11 +8,11 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use crate::egress::chunk::{BODY_END, CHUNK_END, ChunkError, ChunkReader, Piece, chunk_start};
+use crate::egress::chunk::{CHUNK_END, ChunkError, ChunkReader, Piece, chunk_start};
 use crate::egress::gate::Gate;
 use crate::egress::head::{Framing, HeadError, Response, Version, head_length};
 use crate::egress::limits::{CHUNK_READ, MAX_HEAD, SMALL_HEAD};
-use crate::egress::rewrite::{After, Body, response_body, response_head};
+use crate::egress::rewrite::{After, Body, body_end, response_body, response_head};
 use crate::egress::tunnel::{self, PumpError, pump, pump_exactly};
 use crate::egress::wire::{
     Activity, Wire, broken, consume, finished_sending, read_head_part, read_into, shutdown_write, write_all,
@@ -197,7 +198,7 @@ impl Exchange<'_> {
             let (used, piece) = reader.next(ahead).map_err(UploadError::Chunks)?;
             match piece {
                 Piece::More => {}
-                Piece::End => self.send_up(BODY_END).await?,
+                Piece::End => self.send_up(&end_of(&reader)).await?,
                 Piece::Data(count) => {
                     self.send_up(&[&chunk_start(count), &ahead[used - count..used], CHUNK_END].concat())
                         .await?;
@@ -302,7 +303,7 @@ impl Exchange<'_> {
             let (used, piece) = reader.next(&ahead).map_err(|_| Failure::Cut)?;
             match (piece, shown) {
                 (Piece::More, _) | (Piece::End, Body::UntilClose) => {}
-                (Piece::End, _) => self.send_down(BODY_END).await?,
+                (Piece::End, _) => self.send_down(&end_of(&reader)).await?,
                 (Piece::Data(count), _) => {
                     let data = &ahead[used - count..used];
                     match shown {
@@ -378,6 +379,11 @@ impl Exchange<'_> {
     async fn send_down(&self, bytes: &[u8]) -> Result<(), Failure> {
         write_all(self.client, bytes).await.map_err(|_| Failure::Cut)
     }
+}
+
+/// What ends a chunked body that ended so.
+fn end_of(reader: &ChunkReader) -> Vec<u8> {
+    body_end(reader.trailers(), |name, value| (Cow::Borrowed(name.as_bytes()), Cow::Borrowed(value)))
 }
 
 fn not_http(error: HeadError) -> Failure {

@@ -1,6 +1,9 @@
 //! PURE: the heads that are sent on. A head is written anew from what was understood, never passed through.
 
+use std::borrow::Cow;
+
 use crate::egress::ask::Forward;
+use crate::egress::chunk::LAST_CHUNK;
 use crate::egress::head::{Fields, Framing, Request, Response, Version};
 use crate::policy::authority::Authority;
 
@@ -24,8 +27,7 @@ pub const DROPPED: &[Dropped] = &[
     drop("proxy-connection", "what old clients say to proxies for Connection"),
     drop("proxy-authenticate", "about a proxy, of which the client must see no other than us"),
     drop("proxy-authorization", "a credential for a proxy, not for the origin"),
-    drop("te", "about this connection alone; trailers end at the door"),
-    drop("trailer", "announces trailers, which end at the door"),
+    drop("te", "about this connection alone"),
     drop("upgrade", "a change of protocol is agreed with the door, which passes WebSocket alone"),
     drop(
         "http2-settings",
@@ -36,6 +38,50 @@ pub const DROPPED: &[Dropped] = &[
     drop("content-length", "written anew from the framing that was read"),
     drop("transfer-encoding", "written anew from the framing that was read"),
 ];
+
+/// What is no trailer (RFC 9110, 6.5.1; the method overrides are our own addition), besides what is dropped: whoever merges trailers into the head would find another
+/// message than the one that was decided about.
+pub const NO_TRAILERS: &[Dropped] = &[
+    drop("trailer", "announces trailers, and is none"),
+    drop("x-http-method-override", "another method than the one that was decided about"),
+    drop("x-http-method", "another method than the one that was decided about"),
+    drop("x-method-override", "another method than the one that was decided about"),
+    drop("expect", "asks for something before the body"),
+    drop("range", "asks for another answer"),
+    drop("authorization", "credentials are judged before the body"),
+    drop("cookie", "credentials are judged before the body"),
+    drop("set-cookie", "is kept and sent again"),
+    drop("www-authenticate", "asks for credentials"),
+    drop("location", "leads somewhere else"),
+    drop("content-encoding", "how the body before it is read"),
+    drop("content-range", "how the body before it is read"),
+    drop("content-type", "how the body before it is read"),
+    drop("cache-control", "how the whole is kept"),
+];
+
+/// Whether the header `name` ends at a door.
+fn is_dropped(name: &str) -> bool {
+    DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.name))
+}
+
+/// Whether `name` may be passed on as a trailer.
+pub fn is_trailer(name: &str) -> bool {
+    !is_dropped(name) && !NO_TRAILERS.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.name))
+}
+
+/// What ends a chunked body: the trailers that are passed on, with the name and the value that `change` makes of each.
+pub fn body_end<'t>(
+    trailers: impl Iterator<Item = (&'t str, &'t [u8])>,
+    mut change: impl FnMut(&'t str, &'t [u8]) -> (Cow<'t, [u8]>, Cow<'t, [u8]>),
+) -> Vec<u8> {
+    let mut end = LAST_CHUNK.to_vec();
+    for (name, value) in trailers.filter(|(name, _)| is_trailer(name)) {
+        let (name, value) = change(name, value);
+        end.extend([&name[..], b": ", &value, b"\r\n"].concat());
+    }
+    end.extend_from_slice(b"\r\n");
+    end
+}
 
 /// How a client's connection goes on after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,8 +188,7 @@ fn host_header(target: &Authority) -> String {
 
 fn pass_on(fields: &Fields<'_>, head: &mut Vec<u8>) {
     for (name, value) in fields.iter() {
-        let ends_here = DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.name));
-        if !ends_here && !fields.lists("connection", name) {
+        if !is_dropped(name) && !fields.lists("connection", name) {
             head.extend_from_slice(name.as_bytes());
             head.extend_from_slice(b": ");
             head.extend_from_slice(value);
@@ -156,6 +201,7 @@ fn pass_on(fields: &Fields<'_>, head: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::egress::ask::{Ask, ask_proxy};
+    use crate::policy::http_rule::METHOD_OVERRIDES;
 
     fn sent(head: &str) -> String {
         let request = Request::parse(head.as_bytes()).unwrap();
@@ -165,6 +211,9 @@ mod tests {
 
     #[test]
     fn every_dropped_header_stays_at_the_door() {
+        for dropped in DROPPED.iter().chain(NO_TRAILERS) {
+            assert!(!is_trailer(&dropped.name.to_ascii_uppercase()));
+        }
         for dropped in DROPPED {
             assert!(dropped.reason.len() > 10 && dropped.name == dropped.name.to_ascii_lowercase());
             let value = match dropped.name {
@@ -201,6 +250,19 @@ mod tests {
             ),
         ] {
             assert_eq!(sent(head), want);
+        }
+    }
+
+    #[test]
+    fn trailers_are_passed_on_unless_they_change_the_message() {
+        let trailers = [("A", &b"b"[..]), ("Content-Length", b"1"), ("Set-Cookie", b"c"), ("D", b"")];
+        let end = body_end(trailers.into_iter(), |name, value| match name {
+            "A" => (Cow::Borrowed(b"a"), Cow::Owned(b"x".to_vec())),
+            _ => (Cow::Borrowed(name.as_bytes()), Cow::Borrowed(value)),
+        });
+        assert_eq!(end, b"0\r\na: x\r\nD: \r\n\r\n");
+        for name in METHOD_OVERRIDES {
+            assert!(!is_trailer(name));
         }
     }
 

@@ -1,9 +1,12 @@
 //! The chunked coding. The first byte says how the rest is cut for the second reading.
 
-use ai_jail::egress::chunk::{BODY_END, CHUNK_END, ChunkReader, Piece, chunk_start};
+use std::borrow::Cow;
+
+use ai_jail::egress::chunk::{CHUNK_END, ChunkReader, Piece, chunk_start};
+use ai_jail::egress::rewrite::{body_end, is_trailer};
 
 use super::cuts;
-use super::message::chunks;
+use super::message::{chunks, trailers};
 
 pub fn check(input: &[u8]) {
     let Some((cut, input)) = input.split_first() else { return };
@@ -17,6 +20,9 @@ pub fn check(input: &[u8]) {
                 "another reader sees another body"
             );
             assert_eq!(read([&input[..*length]]), whole, "what follows a body changes it");
+            let mut passed = trailers(input).unwrap_or_default();
+            passed.retain(|(name, _)| is_trailer(name));
+            assert_eq!(trailers(&whole.sent), Some(passed), "other trailers are sent on");
         }
         End::Missing => assert_eq!(chunks(input), None, "another reader sees an end"),
         End::Broken => {}
@@ -77,6 +83,8 @@ pub fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Body {
     }
     // Where the data was cut is not part of what was read; the chunks that are sent are of one size.
     let sent = data.chunks(97).map(|run| [&chunk_start(run.len())[..], run, CHUNK_END].concat());
-    let sent = sent.chain([BODY_END.to_vec()]).collect::<Vec<_>>().concat();
+    let behind =
+        body_end(reader.trailers(), |name, value| (Cow::Borrowed(name.as_bytes()), Cow::Borrowed(value)));
+    let sent = sent.chain([behind]).collect::<Vec<_>>().concat();
     Body { data, end, sent }
 }

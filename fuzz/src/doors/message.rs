@@ -57,16 +57,29 @@ fn owned(fields: &[Header<'_>]) -> Vec<(String, Vec<u8>)> {
 
 /// The data of a chunked body and its length on the wire; `None` when it does not end in `input`.
 pub fn chunks(input: &[u8]) -> Option<(Vec<u8>, usize)> {
+    whole(input).map(|(data, _, length)| (data, length))
+}
+
+/// The trailers of a chunked body that ends within `input`.
+pub fn trailers(input: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
+    whole(input).map(|(_, trailers, _)| trailers)
+}
+
+/// The data, the trailers and the length of a chunked body.
+type Whole = (Vec<u8>, Vec<(String, Vec<u8>)>, usize);
+
+fn whole(input: &[u8]) -> Option<Whole> {
     let (mut data, mut at) = (Vec::new(), 0);
     loop {
         let Ok(Status::Complete((line, size))) = parse_chunk_size(&input[at..]) else { return None };
         at += line;
         if size == 0 {
             let mut trailers = [EMPTY_HEADER; 4096];
-            let Ok(Status::Complete((length, _))) = parse_headers(&input[at..], &mut trailers) else {
+            let Ok(Status::Complete((length, trailers))) = parse_headers(&input[at..], &mut trailers) else {
                 return None;
             };
-            return Some((data, at + length));
+            let trailers = trailers.iter().map(|field| (field.name.to_owned(), field.value.to_vec()));
+            return Some((data, trailers.collect(), at + length));
         }
         let end = at.checked_add(usize::try_from(size).ok()?)?;
         data.extend_from_slice(input.get(at..end)?);

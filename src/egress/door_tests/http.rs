@@ -141,12 +141,12 @@ async fn responses_keep_their_meaning() {
         ("GET {} HTTP/1.1", "HTTP/1.1 200 OK\r\n\r\nto the end", "Connection: close\r\n\r\nto the end"),
         (
             "GET {} HTTP/1.1",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: v\r\n\r\n",
-            "Transfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT:v\r\nContent-Length: 9\r\n\r\n",
+            "Transfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n3\r\nabc\r\n0\r\nT: v\r\n\r\n",
         ),
         (
             "GET {} HTTP/1.0",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nT: v\r\n\r\n",
             "200 OK\r\nConnection: close\r\n\r\nabc",
         ),
         (

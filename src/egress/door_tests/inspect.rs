@@ -246,6 +246,40 @@ async fn an_answer_that_holds_the_secret_is_clean_wherever_it_is_cut() {
 }
 
 #[tokio::test]
+async fn trailers_pass_both_ways_with_secrets_as_in_headers() {
+    let world = ca();
+    let (sender, mut requests) = mpsc::unbounded_channel();
+    let addr = secure(&world, HOST, Alpn::Http1, move |mut stream| {
+        let sender = sender.clone();
+        async move {
+            read_until(&mut stream, "\r\n\r\n").await;
+            sender.send(read_until(&mut stream, "\r\n\r\n").await).unwrap();
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nTrailer: X-Key\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Key: <{VALUE}>\r\n\
+                 Content-Length: 7\r\nX-B: c\r\n\r\n"
+            );
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
+        }
+    })
+    .await;
+    let read = read(addr, &world);
+    let mut client = connect(&read, HOST, Offer::Http1).await.unwrap();
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: api.test\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nb\r\n0\r\nX-Key: {}\r\n\
+         X-HTTP-Method-Override: DELETE\r\n\r\n",
+        read.fake
+    );
+    client.write_all(request.as_bytes()).await.unwrap();
+    let head = read_until(&mut client, "\r\n\r\n").await;
+    assert!(head.contains("Trailer: X-Key\r\n"), "{head}");
+    let body = read_until(&mut client, "\r\n\r\n").await;
+    assert_eq!(body, format!("1\r\na\r\n0\r\nX-Key: <{}>\r\nX-B: c\r\n\r\n", read.fake));
+    let seen = requests.recv().await.unwrap();
+    assert_eq!(seen, format!("1\r\nb\r\n0\r\nX-Key: {VALUE}\r\n\r\n"));
+}
+
+#[tokio::test]
 async fn another_host_gets_the_fake_and_is_told_of() {
     let world = ca();
     let (sender, mut requests) = mpsc::unbounded_channel();

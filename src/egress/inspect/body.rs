@@ -1,5 +1,6 @@
 //! Bodies in HTTP/2 on their way: searched when there is something to search for, else passed as they are.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -7,9 +8,10 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::HeaderValue;
+use hyper::header::{HeaderName, HeaderValue};
 
-use crate::secrets::Stream;
+use crate::egress::rewrite::is_trailer;
+use crate::secrets::{Stream, Vault};
 
 use super::Session;
 
@@ -66,21 +68,43 @@ impl Passing {
         (!out.is_empty()).then(|| Frame::data(out.into()))
     }
 
-    fn trailers(&self, mut trailers: HeaderMap) -> HeaderMap {
-        if self.way == Way::Down && self.session.bound {
-            for value in trailers.values_mut() {
-                scrub(&self.session, value);
+    fn trailers(&self, trailers: HeaderMap) -> HeaderMap {
+        let mut outgoing = self.session.outgoing();
+        let mut passed = HeaderMap::with_capacity(trailers.len());
+        let mut last = None;
+        for (name, mut value) in trailers {
+            // The name stands with the first of its values.
+            last = name.or(last);
+            let Some(name) = last.as_ref().filter(|name| is_trailer(name.as_str())) else { continue };
+            match self.way {
+                Way::Down => {}
+                Way::Up => match HeaderValue::from_bytes(&outgoing.header(name.as_str(), value.as_bytes())) {
+                    Ok(with) => value = with,
+                    Err(_) => continue,
+                },
             }
+            passed.append(name.clone(), value);
         }
-        trailers
+        self.session.tell_noted(outgoing.noted());
+        if self.way == Way::Down && self.session.bound {
+            scrub(&self.session.inspector.vault, &mut passed);
+        }
+        passed
     }
 }
 
-/// Takes secrets out of the value of a header.
-pub(super) fn scrub(session: &Session, value: &mut HeaderValue) {
-    if let std::borrow::Cow::Owned(clean) = session.inspector.vault.scrub_value(value.as_bytes()) {
-        // A sentinel has no bytes that its secret has not: it fits.
-        *value = HeaderValue::from_bytes(&clean).unwrap_or_else(|_| HeaderValue::from_static(""));
+/// Takes secrets out of the headers or trailers of an answer.
+pub(super) fn scrub(vault: &Vault, headers: &mut HeaderMap) {
+    for value in headers.values_mut() {
+        if let Cow::Owned(clean) = vault.scrub_value(value.as_bytes()) {
+            // A sentinel has no bytes that its secret has not: it fits.
+            *value = HeaderValue::from_bytes(&clean).unwrap_or_else(|_| HeaderValue::from_static(""));
+        }
+    }
+    let is_secret = |name: &HeaderName| matches!(vault.scrub_value(name.as_str().as_bytes()), Cow::Owned(_));
+    let named: Vec<HeaderName> = headers.keys().filter(|name| is_secret(name)).cloned().collect();
+    for name in named {
+        headers.remove(name);
     }
 }
 
@@ -184,5 +208,32 @@ impl Body for Answer {
             Self::Passing(passing) => passing.size_hint(),
             Self::Line(line) => SizeHint::with_exact(line.as_ref().map_or(0, |line| line.len() as u64)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::host_rule::HostPattern;
+    use crate::secrets::{Places, Secret, SecretValue, Seed, sentinel};
+
+    #[test]
+    fn a_header_that_is_named_by_a_secret_goes() {
+        let text = "f00f00f00f00f00ba12ba12ba12ba12";
+        let value = SecretValue::new(text.into()).unwrap();
+        let fake = sentinel(&Seed::new([7; 32]), "KEY", &value, &[]).unwrap();
+        let shown = fake.as_str().to_owned();
+        let hosts = vec![HostPattern::parse("api.test").unwrap()];
+        let secret =
+            Secret { name: "KEY".to_owned(), value, sentinel: fake, hosts, places: Places::default() };
+        let vault = Vault::new(vec![secret]);
+        let mut headers = HeaderMap::new();
+        headers.append("a", HeaderValue::from_static("b"));
+        headers.append("a", HeaderValue::from_str(&format!("<{text}>")).unwrap());
+        headers.append(HeaderName::from_bytes(text.as_bytes()).unwrap(), HeaderValue::from_static("c"));
+        scrub(&vault, &mut headers);
+        let values: Vec<&str> = headers.get_all("a").iter().map(|value| value.to_str().unwrap()).collect();
+        assert_eq!(values, ["b", &format!("<{shown}>")]);
+        assert_eq!(headers.len(), 2);
     }
 }

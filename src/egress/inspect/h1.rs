@@ -19,7 +19,6 @@ use crate::egress::reply::{Status, reply};
 use crate::egress::rewrite::{After, after_request, request_head, wants_websocket};
 use crate::egress::wire::{consume, is_idle};
 use crate::policy::http_rule::{HttpDecision, decide_request};
-use crate::secrets::Channel;
 use crate::tls::roots::Offer;
 
 use self::carry::{Search, fill, relay};
@@ -260,7 +259,7 @@ fn understand(
     let encoded = request.fields.iter().any(|(name, value)| {
         name.eq_ignore_ascii_case("content-encoding") && !value.eq_ignore_ascii_case(b"identity")
     });
-    let mut outgoing = session.inspector.vault.outgoing(&session.target, Channel::VerifiedTls);
+    let mut outgoing = session.outgoing();
     let head =
         head::request(&request_head(&request, &forward), &session.target, session.bound, &mut outgoing);
     session.tell_noted(outgoing.noted());

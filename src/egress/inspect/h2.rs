@@ -23,7 +23,6 @@ use tokio::time::timeout;
 use crate::egress::limits::{H2_BUFFER, H2_CONNECTION_WINDOW, H2_STREAM_WINDOW, MAX_H2_STREAMS, MAX_HEAD};
 use crate::policy::authority::Authority;
 use crate::policy::http_rule::{HttpDecision, decide_request};
-use crate::secrets::Channel;
 use crate::tls::roots::Offer;
 
 use super::body::{Answer, Passing, Way, scrub};
@@ -195,7 +194,7 @@ impl Served {
     fn outgoing(&self, parts: Parts, body: Incoming) -> Result<Request<Passing>, &'static str> {
         const UNFIT: &str = "with its secret it would be malformed";
         let session = &self.session;
-        let mut outgoing = session.inspector.vault.outgoing(&session.target, Channel::VerifiedTls);
+        let mut outgoing = session.outgoing();
         let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
         let path = outgoing.target(path);
         let mut uri = Uri::builder().scheme(Scheme::HTTPS);
@@ -240,9 +239,7 @@ impl Served {
                 let line = session.unreachable(super::COMPRESSED).to_string();
                 return refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE);
             }
-            for value in parts.headers.values_mut() {
-                scrub(session, value);
-            }
+            scrub(&session.inspector.vault, &mut parts.headers);
             search = session.inspector.vault.scrub();
         }
         parts.headers.remove("x-ai-jail-denied");

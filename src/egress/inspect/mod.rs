@@ -25,7 +25,7 @@ use crate::egress::resolve::Upstream;
 use crate::egress::wire::{Activity, Wire};
 use crate::egress::{Door, SecretEvent, SecretUse, Verdict};
 use crate::policy::authority::{Authority, Host};
-use crate::secrets::{Noted, Vault};
+use crate::secrets::{Channel, Noted, Outgoing, Vault};
 use crate::tls::ca::{Alpn, SessionCa};
 use crate::tls::roots::{Offer, Roots, objection};
 
@@ -197,6 +197,11 @@ impl Session {
 
     fn tell_failed(&self, line: String) {
         self.gate.tell(self.door, &self.target, Verdict::Failed { line });
+    }
+
+    /// What is put in for fakes on their way to the host.
+    fn outgoing(&self) -> Outgoing<'_> {
+        self.inspector.vault.outgoing(&self.target, Channel::VerifiedTls)
     }
 
     /// Tells the observer what became of secrets on their way out.

@@ -29,13 +29,14 @@ async fn echoing_h2(world: &SessionCa) -> (SocketAddr, mpsc::UnboundedReceiver<S
                 let sender = sender.clone();
                 async move {
                     let (parts, body) = request.into_parts();
-                    let body = body.collect().await.unwrap().to_bytes();
+                    let body = body.collect().await.unwrap();
+                    let trailers = body.trailers().cloned();
                     let seen = format!(
-                        "{} {} {:?} {}",
+                        "{} {} {:?} {trailers:?} {}",
                         parts.method,
                         parts.uri,
                         parts.headers,
-                        String::from_utf8_lossy(&body)
+                        String::from_utf8_lossy(&body.to_bytes())
                     );
                     sender.send(seen).unwrap();
                     let mut trailers = hyper::HeaderMap::new();
@@ -104,6 +105,28 @@ async fn http_2_carries_the_secret_out_and_takes_it_out_of_answers() {
             "{seen}"
         );
     }
+}
+
+#[tokio::test]
+async fn trailers_of_http_2_are_as_headers_are() {
+    let world = ca();
+    let (addr, mut requests) = echoing_h2(&world).await;
+    let read = read(addr, &world);
+    let client = connect(&read, HOST, Offer::Both).await.unwrap();
+    let io = TokioIo::new(client);
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    let mut trailers = hyper::HeaderMap::new();
+    trailers.append("x-key", read.fake.parse().unwrap());
+    trailers.append("x-key", "b".parse().unwrap());
+    trailers.insert("x-http-method-override", "DELETE".parse().unwrap());
+    let frames = [Frame::data(Bytes::from("a")), Frame::trailers(trailers)];
+    let request = Request::post("https://api.test/").body(Frames(frames.into())).unwrap();
+    timeout(PATIENCE, sender.send_request(request)).await.unwrap().unwrap();
+    let seen = requests.recv().await.unwrap();
+    let want = format!("Some({{\"x-key\": \"{VALUE}\", \"x-key\": \"b\"}}) a");
+    assert!(seen.ends_with(&want), "{seen}");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The answer's way.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -7,11 +8,11 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use crate::egress::chunk::{BODY_END, ChunkReader, Piece};
+use crate::egress::chunk::{ChunkReader, Piece};
 use crate::egress::exchange::{Failure, MAX_INTERIM};
 use crate::egress::head::{HeadError, Response, Version, head_length};
 use crate::egress::limits::{HEAD_READ, MAX_HEAD, SMALL_HEAD};
-use crate::egress::rewrite::{After, Body, response_body, response_head};
+use crate::egress::rewrite::{After, Body, body_end, response_body, response_head};
 use crate::egress::wire::consume;
 
 use super::super::{COMPRESSED, Outside, Session, head};
@@ -152,7 +153,12 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
                     consume(self.ahead, used);
                     put(self.write, &rest(search), shape).await.map_err(|_| Failure::Cut)?;
                     if shape == Shape::Chunked {
-                        self.write.write_all(BODY_END).await.map_err(|_| Failure::Cut)?;
+                        let vault = self.session.bound.then_some(&self.session.inspector.vault);
+                        let end = body_end(reader.trailers(), |name, value| match vault {
+                            Some(vault) => (vault.scrub_value(name.as_bytes()), vault.scrub_value(value)),
+                            None => (Cow::Borrowed(name.as_bytes()), Cow::Borrowed(value)),
+                        });
+                        self.write.write_all(&end).await.map_err(|_| Failure::Cut)?;
                     }
                     return Ok(());
                 }

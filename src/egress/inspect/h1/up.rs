@@ -1,12 +1,14 @@
 //! The request's way.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 
-use crate::egress::chunk::{BODY_END, ChunkError, ChunkReader, Piece};
+use crate::egress::chunk::{ChunkError, ChunkReader, Piece};
 use crate::egress::head::Framing;
 use crate::egress::limits::{HEAD_READ, SMALL_HEAD};
+use crate::egress::rewrite::body_end;
 use crate::egress::wire::consume;
 
 use super::super::{Outside, Session};
@@ -88,7 +90,12 @@ impl<C: AsyncRead + AsyncWrite> Up<'_, C> {
                     consume(self.ahead, used);
                     let rest = rest(&mut self.search);
                     put(self.write, &rest, Shape::Chunked).await.map_err(|_| UploadError::Host)?;
-                    return self.write.write_all(BODY_END).await.map_err(|_| UploadError::Host);
+                    let mut outgoing = self.session.outgoing();
+                    let end = body_end(reader.trailers(), |name, value| {
+                        (Cow::Borrowed(name.as_bytes()), outgoing.header(name, value))
+                    });
+                    self.session.tell_noted(outgoing.noted());
+                    return self.write.write_all(&end).await.map_err(|_| UploadError::Host);
                 }
             }
         }
