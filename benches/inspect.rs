@@ -259,6 +259,8 @@ impl Client {
             Self::Plain(stream) => {
                 let ask = format!("GET /{size} HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
                 stream.write_all(ask.as_bytes()).await.unwrap();
+                // What the runtime would not take at once is still in the session.
+                stream.flush().await.unwrap();
                 let (mut buffer, mut head) = (vec![0; PIECE], Vec::new());
                 let body = loop {
                     let count = stream.read(&mut buffer).await.unwrap();

@@ -1,5 +1,6 @@
 //! A connection below TLS: what was read ahead comes first, and more is read at once than TLS asks for.
 
+use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,7 +12,27 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::egress::limits::READ_SIZE;
 use crate::egress::resolve::Upstream;
 
-/// Reads wide. While there is nothing to read, no memory is held.
+/// Buffers that are kept for the next connection with something to read. One would do where bodies move one way; the pages of
+/// a new one cost more than the copy into it.
+const SPARE: usize = 4;
+
+thread_local! {
+    static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn take_buffer() -> Vec<u8> {
+    BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; READ_SIZE])
+}
+
+fn give_back(buffer: Vec<u8>) {
+    BUFFERS.with_borrow_mut(|spare| {
+        if buffer.len() == READ_SIZE && spare.len() < SPARE {
+            spare.push(buffer);
+        }
+    });
+}
+
+/// Reads wide. While there is nothing to read, it holds no memory.
 pub(super) struct Wide {
     buffer: Vec<u8>,
     given: usize,
@@ -35,13 +56,13 @@ impl Wide {
 
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.buffer.len() < READ_SIZE {
-            self.buffer = vec![0; READ_SIZE];
+            self.buffer = take_buffer();
         }
         let mut buffer = ReadBuf::new(&mut self.buffer);
         let read = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
         (self.given, self.filled) = (0, buffer.filled().len());
         if read.is_pending() {
-            self.buffer = Vec::new();
+            give_back(std::mem::take(&mut self.buffer));
         }
         read
     }
