@@ -72,8 +72,9 @@ pub const MAX_H2_STREAMS: u32 = 128;
 pub const H2_STREAM_WINDOW: u32 = 512 * 1024;
 /// See [`H2_STREAM_WINDOW`].
 pub const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// Bytes that a stream of HTTP/2 may hold for a receiver that stands still.
-pub const H2_BUFFER: usize = 64 * 1024;
+/// Bytes that a stream of HTTP/2 may hold for a receiver that stands still. What comes is bounded by the connection's window
+/// on the other side; with less than this a fast stream waits for its own writes.
+pub const H2_BUFFER: usize = 256 * 1024;
 
 /// Bytes of a body's first reads, and the least of those after the receiver could not take all. What it could not take is
 /// kept, so this bounds what a connection that stands still holds.
