@@ -62,8 +62,9 @@ pub const INSPECT_READ: usize = 64 * 1024;
 /// one some 60 KiB, one on which bodies move up to 400 KiB.
 pub const MAX_INSPECTED: usize = 2048;
 
-/// Of these, the ones that speak HTTP/2, which hold up to 2 MiB for receivers that stand still; further ones wait.
-pub const MAX_INSPECTED_H2: usize = 512;
+/// Of these, the ones that speak HTTP/2, which hold up to 9 MiB when the receivers of all their streams stand still; further
+/// ones wait.
+pub const MAX_INSPECTED_H2: usize = 256;
 
 /// Requests at once on one connection of HTTP/2. Browsers and gRPC open about a hundred.
 pub const MAX_H2_STREAMS: u32 = 128;
@@ -72,9 +73,8 @@ pub const MAX_H2_STREAMS: u32 = 128;
 pub const H2_STREAM_WINDOW: u32 = 512 * 1024;
 /// See [`H2_STREAM_WINDOW`].
 pub const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// Bytes that a stream of HTTP/2 may hold for a receiver that stands still. What comes is bounded by the connection's window
-/// on the other side; with less than this a fast stream waits for its own writes.
-pub const H2_BUFFER: usize = 256 * 1024;
+/// Bytes that a stream of HTTP/2 may hold for a receiver that stands still. More was measured, and is not faster.
+pub const H2_BUFFER: usize = 64 * 1024;
 
 /// Bytes of a body's first reads, and the least of those after the receiver could not take all. What it could not take is
 /// kept, so this bounds what a connection that stands still holds.
