@@ -1,14 +1,12 @@
 //! Bodies in HTTP/2 on their way: searched when there is something to search for, else passed as they are.
 
 use std::borrow::Cow;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::future::poll_fn;
+use std::task::Poll;
 
 use bytes::Bytes;
-use hyper::HeaderMap;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::{HeaderName, HeaderValue};
+use h2::{Reason, RecvStream, SendStream};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::egress::rewrite::is_trailer;
 use crate::secrets::{Stream, Vault};
@@ -24,73 +22,126 @@ pub(super) enum Way {
     Down,
 }
 
-/// A body that is passed on.
-pub(super) struct Passing {
-    session: Arc<Session>,
+/// A body did not come to its end. Both sides know.
+#[derive(Debug)]
+pub(super) struct Broken;
+
+/// Passes `from` on until its end, with its trailers. What is read is released when it was taken, so that a receiver that
+/// stands still holds back the sender.
+pub(super) async fn pass(
+    session: &Session,
     way: Way,
-    inner: Incoming,
-    search: Option<Stream>,
-    /// What comes after the last bytes that were held back.
-    late: Option<Frame<Bytes>>,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Fresh,
-    Begun,
-    Ended,
-}
-
-impl Passing {
-    /// `inner`, searched by `search`.
-    pub(super) fn new(session: &Arc<Session>, way: Way, inner: Incoming, search: Option<Stream>) -> Self {
-        Self { session: Arc::clone(session), way, inner, search, late: None, state: State::Fresh }
-    }
-
-    fn count(&self, bytes: usize) {
-        match self.way {
-            Way::Up => self.session.activity.sent_up(bytes),
-            Way::Down => self.session.activity.sent_down(bytes),
-        }
-    }
-
-    /// What was held back; the body has ended.
-    fn rest(&mut self) -> Option<Frame<Bytes>> {
-        self.state = State::Ended;
-        let mut search = self.search.take()?;
-        let mut out = Vec::new();
-        search.finish(&mut out);
-        match self.way {
-            Way::Up => self.session.tell_noted(search.noted()),
-            Way::Down => self.session.tell_scrubbed(search.noted()),
-        }
-        (!out.is_empty()).then(|| Frame::data(out.into()))
-    }
-
-    fn trailers(&self, trailers: HeaderMap) -> HeaderMap {
-        let mut outgoing = self.session.outgoing();
-        let mut passed = HeaderMap::with_capacity(trailers.len());
-        let mut last = None;
-        for (name, mut value) in trailers {
-            // The name stands with the first of its values.
-            last = name.or(last);
-            let Some(name) = last.as_ref().filter(|name| is_trailer(name.as_str())) else { continue };
-            match self.way {
-                Way::Down => {}
-                Way::Up => match HeaderValue::from_bytes(&outgoing.header(name.as_str(), value.as_bytes())) {
-                    Ok(with) => value = with,
-                    Err(_) => continue,
-                },
+    mut from: RecvStream,
+    to: &mut SendStream<Bytes>,
+    mut search: Option<Stream>,
+) -> Result<(), Broken> {
+    loop {
+        let came = poll_fn(|context| match to.poll_reset(context) {
+            Poll::Ready(_) => Poll::Ready(Err(Broken)),
+            Poll::Pending => from.poll_data(context).map(Ok),
+        });
+        match came.await? {
+            Some(Ok(data)) => {
+                let count = data.len();
+                match way {
+                    Way::Up => session.activity.sent_up(count),
+                    Way::Down => session.activity.sent_down(count),
+                }
+                let last = from.is_end_stream();
+                let out = match &mut search {
+                    None => data,
+                    Some(stream) => {
+                        let mut out = Vec::with_capacity(count);
+                        stream.push(&data, &mut out);
+                        out.into()
+                    }
+                };
+                if last {
+                    let rest = rest(session, way, search.take());
+                    return put(to, if rest.is_empty() { out } else { [out, rest].concat().into() }, true)
+                        .await;
+                }
+                put(to, out, false).await?;
+                // An error says that the stream has ended, which the next read says too.
+                let _ = from.flow_control().release_capacity(count);
             }
-            passed.append(name.clone(), value);
+            Some(Err(error)) => return Err(broke(to, &error)),
+            None => {
+                let trailers = from.trailers().await.map_err(|error| broke(to, &error))?;
+                let trailers = trailers.map(|trailers| passed(session, way, trailers));
+                let rest = rest(session, way, search.take());
+                return match trailers.filter(|trailers| !trailers.is_empty()) {
+                    Some(trailers) => {
+                        put(to, rest, false).await?;
+                        to.send_trailers(trailers).map_err(|_| Broken)
+                    }
+                    None => put(to, rest, true).await,
+                };
+            }
         }
-        self.session.tell_noted(outgoing.noted());
-        if self.way == Way::Down && self.session.bound {
-            scrub(&self.session.inspector.vault, &mut passed);
-        }
-        passed
     }
+}
+
+/// The sender failed: the receiver must not take what it has for the whole.
+fn broke(to: &mut SendStream<Bytes>, error: &h2::Error) -> Broken {
+    to.send_reset(error.reason().unwrap_or(Reason::CANCEL));
+    Broken
+}
+
+async fn put(to: &mut SendStream<Bytes>, mut bytes: Bytes, last: bool) -> Result<(), Broken> {
+    while !bytes.is_empty() {
+        to.reserve_capacity(bytes.len());
+        let room = match to.capacity() {
+            0 => poll_fn(|context| to.poll_capacity(context)).await.ok_or(Broken)?.map_err(|_| Broken)?,
+            room => room,
+        };
+        let part = bytes.split_to(room.min(bytes.len()));
+        let ends = last && bytes.is_empty();
+        if !part.is_empty() {
+            to.send_data(part, ends).map_err(|_| Broken)?;
+        }
+        if ends {
+            return Ok(());
+        }
+    }
+    if last { to.send_data(Bytes::new(), true).map_err(|_| Broken) } else { Ok(()) }
+}
+
+/// What was held back, at the end.
+fn rest(session: &Session, way: Way, search: Option<Stream>) -> Bytes {
+    let mut out = Vec::new();
+    if let Some(mut search) = search {
+        search.finish(&mut out);
+        match way {
+            Way::Up => session.tell_noted(search.noted()),
+            Way::Down => session.tell_scrubbed(search.noted()),
+        }
+    }
+    out.into()
+}
+
+/// The trailers that are passed on, with secrets as in headers.
+fn passed(session: &Session, way: Way, trailers: HeaderMap) -> HeaderMap {
+    let mut outgoing = session.outgoing();
+    let mut passed = HeaderMap::with_capacity(trailers.len());
+    let mut last = None;
+    for (name, mut value) in trailers {
+        // The name stands with the first of its values.
+        last = name.or(last);
+        let Some(name) = last.as_ref().filter(|name| is_trailer(name.as_str())) else { continue };
+        if way == Way::Up {
+            match HeaderValue::from_bytes(&outgoing.header(name.as_str(), value.as_bytes())) {
+                Ok(with) => value = with,
+                Err(_) => continue,
+            }
+        }
+        passed.append(name.clone(), value);
+    }
+    session.tell_noted(outgoing.noted());
+    if way == Way::Down && session.bound {
+        scrub(&session.inspector.vault, &mut passed);
+    }
+    passed
 }
 
 /// Takes secrets out of the headers or trailers of an answer.
@@ -105,109 +156,6 @@ pub(super) fn scrub(vault: &Vault, headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers.keys().filter(|name| is_secret(name)).cloned().collect();
     for name in named {
         headers.remove(name);
-    }
-}
-
-impl Body for Passing {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let this = &mut *self;
-        loop {
-            if this.state == State::Ended {
-                return Poll::Ready(this.late.take().map(Ok));
-            }
-            match ready!(Pin::new(&mut this.inner).poll_frame(context)) {
-                None => return Poll::Ready(this.rest().map(Ok)),
-                Some(Err(error)) => {
-                    this.state = State::Ended;
-                    return Poll::Ready(Some(Err(error)));
-                }
-                Some(Ok(frame)) => {
-                    this.state = State::Begun;
-                    match frame.into_data() {
-                        Ok(data) => {
-                            this.count(data.len());
-                            let Some(search) = &mut this.search else {
-                                return Poll::Ready(Some(Ok(Frame::data(data))));
-                            };
-                            let mut out = Vec::with_capacity(data.len());
-                            search.push(&data, &mut out);
-                            if !out.is_empty() {
-                                return Poll::Ready(Some(Ok(Frame::data(out.into()))));
-                            }
-                        }
-                        Err(frame) => {
-                            let trailers = frame.into_trailers().unwrap_or_default();
-                            let frame = Frame::trailers(this.trailers(trailers));
-                            return Poll::Ready(match this.rest() {
-                                Some(rest) => {
-                                    this.late = Some(frame);
-                                    Some(Ok(rest))
-                                }
-                                None => Some(Ok(frame)),
-                            });
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self.state {
-            State::Fresh => self.inner.is_end_stream(),
-            State::Begun => self.search.is_none() && self.inner.is_end_stream(),
-            State::Ended => self.late.is_none(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self.state {
-            State::Fresh => self.inner.size_hint(),
-            _ => SizeHint::default(),
-        }
-    }
-}
-
-/// The body of an answer: the host's, or a line of ours.
-pub(super) enum Answer {
-    /// The host's.
-    Passing(Box<Passing>),
-    /// Ours.
-    Line(Option<Bytes>),
-}
-
-impl Body for Answer {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match &mut *self {
-            Self::Passing(passing) => Pin::new(passing.as_mut()).poll_frame(context),
-            Self::Line(line) => Poll::Ready(line.take().map(|line| Ok(Frame::data(line)))),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Passing(passing) => passing.is_end_stream(),
-            Self::Line(line) => line.is_none(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Passing(passing) => passing.size_hint(),
-            Self::Line(line) => SizeHint::with_exact(line.as_ref().map_or(0, |line| line.len() as u64)),
-        }
     }
 }
 

@@ -1,31 +1,32 @@
-//! HTTP/2 on both sides. Framing and flow control are hyper's; every request is decided about by itself.
+//! HTTP/2 on both sides. Framing and flow control are the library's; every request is decided about by itself.
 
-use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, ready};
 
 use bytes::Bytes;
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{Builder as ClientBuilder, SendRequest};
-use hyper::header::{
+use h2::client::{Builder as ClientBuilder, ResponseFuture, SendRequest};
+use h2::server::{Builder as ServerBuilder, SendResponse};
+use h2::{Reason, RecvStream};
+use http::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
 };
-use hyper::http::request::Parts;
-use hyper::http::uri::{Authority as UriAuthority, PathAndQuery, Scheme};
-use hyper::rt::Executor;
-use hyper::server::conn::http2::Builder as ServerBuilder;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, Uri};
-use hyper_util::rt::TokioIo;
+use http::request::Parts;
+use http::uri::{Authority as UriAuthority, PathAndQuery, Scheme};
+use http::{Method, Request, Response, StatusCode, Uri};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::egress::exchange::MAX_INTERIM;
 use crate::egress::limits::{H2_BUFFER, H2_CONNECTION_WINDOW, H2_STREAM_WINDOW, MAX_H2_STREAMS, MAX_HEAD};
 use crate::policy::authority::Authority;
 use crate::policy::http_rule::{HttpDecision, decide_request};
+use crate::secrets::Stream;
 use crate::tls::roots::Offer;
 
-use super::body::{Answer, Passing, Way, scrub};
+use super::body::{Way, pass, scrub};
 use super::head::{HTTPS_PORT, asks_for_part, host_of, is_left_out};
 use super::{Outside, Session, Unreachable};
 
@@ -37,13 +38,11 @@ const UNAVAILABLE: &str = "14";
 #[derive(Clone, Default)]
 struct Tasks(Arc<Mutex<JoinSet<()>>>);
 
-impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tasks {
-    fn execute(&self, future: F) {
+impl Tasks {
+    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(async move {
-            future.await;
-        });
+        tasks.spawn(future);
     }
 }
 
@@ -60,7 +59,7 @@ impl Drop for Ending {
 struct Served {
     session: Arc<Session>,
     tasks: Tasks,
-    sender: tokio::sync::Mutex<Result<SendRequest<Passing>, Unreachable>>,
+    sender: tokio::sync::Mutex<Result<SendRequest<Bytes>, Unreachable>>,
 }
 
 /// Serves `client`.
@@ -68,13 +67,22 @@ pub(super) async fn serve<C>(session: &Arc<Session>, client: C, outside: Result<
 where
     C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let permit = timeout(session.gate.deadlines.head, session.gate.inspected_h2.acquire()).await;
-    let Ok(Ok(_permit)) = permit else {
+    let deadline = session.gate.deadlines.head;
+    let Ok(Ok(_permit)) = timeout(deadline, session.gate.inspected_h2.acquire()).await else {
         return session.tell_failed(format!(
             "ai-jail: a connection to {} was cut: too many connections of HTTP/2 are read at once",
             session.target
         ));
     };
+    let handshake = ServerBuilder::new()
+        .max_concurrent_streams(MAX_H2_STREAMS)
+        .max_header_list_size(MAX_HEAD as u32)
+        .initial_window_size(H2_STREAM_WINDOW)
+        .initial_connection_window_size(H2_CONNECTION_WINDOW)
+        .max_send_buffer_size(H2_BUFFER)
+        .handshake::<_, Bytes>(client);
+    // A client that says nothing, or something else, has its own reasons.
+    let Ok(Ok(mut connection)) = timeout(deadline, handshake).await else { return };
     let tasks = Tasks::default();
     let _ending = Ending(tasks.clone());
     let sender = match outside {
@@ -86,21 +94,18 @@ where
         tasks: tasks.clone(),
         sender: tokio::sync::Mutex::new(sender),
     });
-    let service = service_fn(move |request| {
-        let served = Arc::clone(&served);
-        async move { Ok::<_, Infallible>(served.answer(request).await) }
-    });
-    let connection = ServerBuilder::new(tasks)
-        .max_concurrent_streams(MAX_H2_STREAMS)
-        .max_header_list_size(MAX_HEAD as u32)
-        .initial_stream_window_size(H2_STREAM_WINDOW)
-        .initial_connection_window_size(H2_CONNECTION_WINDOW)
-        .max_send_buf_size(H2_BUFFER)
-        .serve_connection(TokioIo::new(client), service);
-    tokio::select! {
-        // However it ended, the client is gone.
-        _ = connection => {}
-        () = session.activity.idle_for(session.idle(false)) => {}
+    loop {
+        tokio::select! {
+            accepted = connection.accept() => match accepted {
+                Some(Ok((request, respond))) => {
+                    let served = Arc::clone(&served);
+                    tasks.spawn(async move { served.answer(request, respond).await });
+                }
+                // However it ended, the client is gone.
+                Some(Err(_)) | None => return,
+            },
+            () = session.activity.idle_for(session.idle(false)) => return,
+        }
     }
 }
 
@@ -108,34 +113,68 @@ async fn begin(
     session: &Arc<Session>,
     tasks: &Tasks,
     outside: Outside,
-) -> Result<SendRequest<Passing>, Unreachable> {
-    let begun = ClientBuilder::new(tasks.clone())
+) -> Result<SendRequest<Bytes>, Unreachable> {
+    let handshake = ClientBuilder::new()
+        .enable_push(false)
         .max_header_list_size(MAX_HEAD as u32)
-        .initial_stream_window_size(H2_STREAM_WINDOW)
+        .initial_window_size(H2_STREAM_WINDOW)
         .initial_connection_window_size(H2_CONNECTION_WINDOW)
-        .max_send_buf_size(H2_BUFFER)
-        .handshake(TokioIo::new(outside))
-        .await;
-    match begun {
-        Ok((sender, connection)) => {
-            tasks.execute(async move {
+        .max_send_buffer_size(H2_BUFFER)
+        .handshake::<_, Bytes>(outside);
+    match timeout(session.gate.deadlines.connect, handshake).await {
+        Ok(Ok((sender, connection))) => {
+            tasks.spawn(async move {
                 // Its end shows in the sender.
                 let _ = connection.await;
             });
             Ok(sender)
         }
-        Err(error) => Err(session.unreachable(&format!("it does not speak HTTP/2 ({error})"))),
+        Ok(Err(error)) => Err(session.unreachable(&format!("it does not speak HTTP/2 ({error})"))),
+        Err(_) => Err(session.unreachable("it does not speak HTTP/2 (it took too long)")),
     }
 }
 
+/// What comes next of an answer.
+enum Next {
+    /// Nothing that the client would hear.
+    Gone,
+    /// An answer before the answer.
+    Interim(Response<()>),
+    /// The answer itself.
+    Answer(Response<RecvStream>),
+    /// None.
+    Failed(h2::Error),
+}
+
+/// The next of `response`, unless the client resets the stream.
+async fn next(response: &mut ResponseFuture, respond: &mut SendResponse<Bytes>) -> Next {
+    poll_fn(|context| {
+        if respond.poll_reset(context).is_ready() {
+            return Poll::Ready(Next::Gone);
+        }
+        if let Some(interim) = ready!(response.poll_informational(context)) {
+            return Poll::Ready(interim.map_or_else(Next::Failed, Next::Interim));
+        }
+        pin!(&mut *response).poll(context).map(|answer| answer.map_or_else(Next::Failed, Next::Answer))
+    })
+    .await
+}
+
 impl Served {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
+    async fn answer(&self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
         let session = &self.session;
         let (parts, body) = request.into_parts();
         let grpc = is_grpc(&parts.headers);
+        let refused = |why: &str| {
+            refusal(
+                StatusCode::BAD_REQUEST,
+                format!("ai-jail: the request is refused: {why}"),
+                grpc,
+                UNAVAILABLE,
+            )
+        };
         if let Err(why) = check(&parts, &session.target) {
-            let line = format!("ai-jail: the request is refused: {why}");
-            return refusal(StatusCode::BAD_REQUEST, line, grpc, UNAVAILABLE);
+            return say(&mut respond, refused(why));
         }
         let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
         let fields = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
@@ -148,50 +187,84 @@ impl Served {
             if let Ok(value) = HeaderValue::from_str(&session.target.to_string()) {
                 answer.headers_mut().insert(HeaderName::from_static("x-ai-jail-denied"), value);
             }
-            return answer;
+            return say(&mut respond, answer);
         }
-        let outgoing = match self.outgoing(parts, body) {
+        let (outgoing, search) = match self.outgoing(parts) {
             Ok(outgoing) => outgoing,
-            Err(why) => {
-                let line = format!("ai-jail: the request is refused: {why}");
-                return refusal(StatusCode::BAD_REQUEST, line, grpc, UNAVAILABLE);
+            Err(why) => return say(&mut respond, refused(why)),
+        };
+        let no_answer = |error: &h2::Error| {
+            let line = session.unreachable(&format!("it gave no answer ({error})")).to_string();
+            refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE)
+        };
+        let mut sender = match self.sender().await {
+            Ok(sender) => sender,
+            Err(line) => {
+                return say(&mut respond, refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE));
             }
         };
-        let sent = match self.sender().await {
-            Ok(mut sender) => match sender.ready().await {
-                Ok(()) => sender.send_request(outgoing).await,
-                Err(error) => Err(error),
-            },
-            Err(line) => return refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE),
+        let (mut response, mut up) = match sender.send_request(outgoing, body.is_end_stream()) {
+            Ok(sent) => sent,
+            Err(error) => return say(&mut respond, no_answer(&error)),
         };
-        match sent {
-            Ok(response) => self.pass(response, grpc),
-            Err(error) => {
-                let line = session.unreachable(&format!("it gave no answer ({error})")).to_string();
-                refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE)
+        // It counts as a user of the connection to the host.
+        drop(sender);
+        let upload = async {
+            if !body.is_end_stream() {
+                // A host that wants no more of it has its reasons, and may answer all the same.
+                let _ = pass(session, Way::Up, body, &mut up, search).await;
             }
+        };
+        let download = async {
+            for _ in 0..=MAX_INTERIM {
+                match next(&mut response, &mut respond).await {
+                    Next::Gone => return,
+                    Next::Failed(error) => return say(&mut respond, no_answer(&error)),
+                    Next::Interim(mut interim) => {
+                        self.clean(interim.headers_mut());
+                        if respond.send_informational(interim).is_err() {
+                            return;
+                        }
+                    }
+                    Next::Answer(answer) => return self.pass(answer, &mut respond, grpc).await,
+                }
+            }
+            let line = session.unreachable("it sent nothing but interim responses").to_string();
+            say(&mut respond, refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE));
+        };
+        let (mut upload, mut download) = (pin!(upload), pin!(download));
+        tokio::select! {
+            () = &mut upload => download.await,
+            // What is not sent yet belongs to the request all the same, until either side ends the stream.
+            () = &mut download => upload.await,
         }
     }
 
     /// The connection to the host, made anew when the host closed it.
-    async fn sender(&self) -> Result<SendRequest<Passing>, String> {
-        let mut sender = self.sender.lock().await;
-        if let Ok(open) = &*sender
-            && open.is_closed()
-        {
-            *sender = match self.session.connect(Offer::Http2).await {
-                Ok(outside) => begin(&self.session, &self.tasks, outside).await,
-                Err(error) => Err(error),
-            };
+    async fn sender(&self) -> Result<SendRequest<Bytes>, String> {
+        let mut held = self.sender.lock().await;
+        if let Ok(open) = &*held {
+            match open.clone().ready().await {
+                Ok(ready) => return Ok(ready),
+                Err(_) => {
+                    *held = match self.session.connect(Offer::Http2).await {
+                        Ok(outside) => begin(&self.session, &self.tasks, outside).await,
+                        Err(error) => Err(error),
+                    };
+                }
+            }
         }
-        match &*sender {
-            Ok(sender) => Ok(sender.clone()),
-            Err(error) => Err(error.to_string()),
-        }
+        let fresh = match &*held {
+            Ok(sender) => sender.clone(),
+            Err(error) => return Err(error.to_string()),
+        };
+        fresh.ready().await.map_err(|error| {
+            self.session.unreachable(&format!("it closed the connection ({error})")).to_string()
+        })
     }
 
-    /// The request as the host gets it.
-    fn outgoing(&self, parts: Parts, body: Incoming) -> Result<Request<Passing>, &'static str> {
+    /// The request as the host gets it, and what its body is searched with.
+    fn outgoing(&self, parts: Parts) -> Result<(Request<()>, Option<Stream>), &'static str> {
         const UNFIT: &str = "with its secret it would be malformed";
         let session = &self.session;
         let mut outgoing = session.outgoing();
@@ -222,29 +295,50 @@ impl Served {
         }
         session.tell_noted(noted);
         let search = if is_encoded(&headers) { None } else { outgoing.body() };
-        let mut request = Request::new(Passing::new(session, Way::Up, body, search));
+        let mut request = Request::new(());
         *request.method_mut() = parts.method;
         *request.uri_mut() = uri.build().map_err(|_| UNFIT)?;
         *request.headers_mut() = headers;
-        Ok(request)
+        Ok((request, search))
     }
 
-    /// The host's answer as the jail gets it.
-    fn pass(&self, response: Response<Incoming>, grpc: bool) -> Response<Answer> {
+    /// Passes the host's answer to the jail.
+    async fn pass(&self, response: Response<RecvStream>, respond: &mut SendResponse<Bytes>, grpc: bool) {
         let session = &self.session;
         let (mut parts, body) = response.into_parts();
-        let mut search = None;
-        if session.bound {
-            if is_encoded(&parts.headers) && !hyper::body::Body::is_end_stream(&body) {
-                let line = session.unreachable(super::COMPRESSED).to_string();
-                return refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE);
-            }
-            scrub(&session.inspector.vault, &mut parts.headers);
-            search = session.inspector.vault.scrub();
+        let ends = body.is_end_stream();
+        if session.bound && !ends && is_encoded(&parts.headers) {
+            let line = session.unreachable(super::COMPRESSED).to_string();
+            return say(respond, refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE));
         }
-        parts.headers.remove("x-ai-jail-denied");
-        let body = Passing::new(session, Way::Down, body, search);
-        Response::from_parts(parts, Answer::Passing(Box::new(body)))
+        self.clean(&mut parts.headers);
+        let search = if session.bound { session.inspector.vault.scrub() } else { None };
+        let Ok(mut down) = respond.send_response(Response::from_parts(parts, ()), ends) else {
+            // What a client may not be told, such as headers about a connection.
+            return respond.send_reset(Reason::INTERNAL_ERROR);
+        };
+        if !ends {
+            // Both sides know how it ended.
+            let _ = pass(session, Way::Down, body, &mut down, search).await;
+        }
+    }
+
+    /// Takes out of an answer's headers what the jail must not see.
+    fn clean(&self, headers: &mut HeaderMap) {
+        if self.session.bound {
+            scrub(&self.session.inspector.vault, headers);
+        }
+        headers.remove("x-ai-jail-denied");
+    }
+}
+
+/// Gives an answer of ours. A client that is gone does not get it.
+fn say(respond: &mut SendResponse<Bytes>, answer: Response<Option<Bytes>>) {
+    let (parts, line) = answer.into_parts();
+    if let Ok(mut body) = respond.send_response(Response::from_parts(parts, ()), line.is_none())
+        && let Some(line) = line
+    {
+        let _ = body.send_data(line, true);
     }
 }
 
@@ -281,7 +375,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 }
 
 /// An answer of ours: a line of text, or what gRPC has for it.
-fn refusal(status: StatusCode, line: String, grpc: bool, code: &'static str) -> Response<Answer> {
+fn refusal(status: StatusCode, line: String, grpc: bool, code: &'static str) -> Response<Option<Bytes>> {
     let mut headers = HeaderMap::new();
     let (status, body) = if grpc {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
@@ -295,7 +389,7 @@ fn refusal(status: StatusCode, line: String, grpc: bool, code: &'static str) -> 
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
         (status, Some(Bytes::from(line + "\n")))
     };
-    let mut response = Response::new(Answer::Line(body));
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
