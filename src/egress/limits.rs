@@ -42,6 +42,8 @@ pub const MAX_METHOD: usize = 64;
 /// Connections that end before freed memory is given back to the system: often enough that what a burst took does not
 /// stay for the session, seldom enough not to be noticed.
 pub const TRIM_EVERY: usize = 1024;
+/// After so many of them it is given back as soon as none is open.
+pub const TRIM_QUIET: usize = 64;
 
 /// Header lines in a head. Large requests of real clients have about sixty.
 pub const MAX_HEADERS: usize = 256;

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::egress::gate::Gate;
-use crate::egress::limits::TRIM_EVERY;
+use crate::egress::limits::{TRIM_EVERY, TRIM_QUIET};
 use crate::egress::names::Owner;
 use crate::egress::{reach, transparent};
 use crate::sys;
@@ -35,7 +35,7 @@ where
     // from a busy one.
     gate.slots.add_permits(1);
     let mut running = JoinSet::new();
-    let ended = Arc::new(AtomicUsize::new(0));
+    let memory = Arc::new(Memory::default());
     loop {
         let permit = tokio::select! {
             Some(_) = running.join_next() => continue,
@@ -47,14 +47,31 @@ where
                 accepted = accept_one(&listener) => break accepted?,
             }
         };
-        let (work, ended) = (handle(Arc::clone(gate), stream), Arc::clone(&ended));
+        let (work, memory) = (handle(Arc::clone(gate), stream), Arc::clone(&memory));
+        memory.open.fetch_add(1, Ordering::Relaxed);
         running.spawn(async move {
             work.await;
             drop(permit);
-            if ended.fetch_add(1, Ordering::Relaxed) % TRIM_EVERY == TRIM_EVERY - 1 {
-                sys::memory::give_back();
-            }
+            memory.one_ended();
         });
+    }
+}
+
+/// When a door gives memory back.
+#[derive(Default)]
+struct Memory {
+    open: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+impl Memory {
+    fn one_ended(&self) {
+        let left = self.open.fetch_sub(1, Ordering::Relaxed) - 1;
+        let ended = self.ended.fetch_add(1, Ordering::Relaxed) + 1;
+        if ended >= TRIM_EVERY || left == 0 && ended >= TRIM_QUIET {
+            self.ended.store(0, Ordering::Relaxed);
+            sys::memory::give_back();
+        }
     }
 }
 
