@@ -281,7 +281,8 @@ fn a_second_jail_on_the_project_does_not_reach_the_sockets_of_the_first() {
 fn a_fifo_of_the_host_is_covered_where_the_jail_cannot_have_made_it() {
     let write = |place: &Path| format!("timeout 1 sh -c 'echo x > {0}' && test -p {0}", place.display());
     let reader = |env: &TestEnv, place: &Path| {
-        start(env.command("sh").args(["-c", &format!("while :; do cat {}; done", place.display())]))
+        // One process, which ends with the test.
+        start(env.command("sh").args(["-c", &format!("exec cat <> {}", place.display())]))
     };
     let make = |env: &TestEnv, place: &Path| {
         assert!(env.outside(&format!("mkfifo -m 666 {}", place.display())).success())

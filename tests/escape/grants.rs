@@ -86,7 +86,7 @@ fn terminal_descriptions_are_shown_only_where_there_are_some() {
     let env = TestEnv::new();
     let witness = env.file(env.root().join("witness"), "");
     let word = unique("process");
-    let _process = start(env.command("sh").args(["-c", "sleep 600; true", &word]));
+    let _process = start(env.command("bash").args(["-c", "exec -a \"$0\" sleep 600", &word]));
     let (front, rest) = word.split_at(7);
     let process = format!("grep -qs {front}''{rest} /proc/[0-9]*/cmdline");
     assert!(eventually(DEADLINE, || env.outside(&process).success()), "control");
