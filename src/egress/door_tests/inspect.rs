@@ -99,8 +99,18 @@ where
 
 /// A TLS client's connection to `host` through the proxy.
 async fn connect(read: &Read, host: &str, offer: Offer) -> io::Result<client::TlsStream<TcpStream>> {
+    connect_to(read, host, 443, offer).await
+}
+
+async fn connect_to(
+    read: &Read,
+    host: &str,
+    port: u16,
+    offer: Offer,
+) -> io::Result<client::TlsStream<TcpStream>> {
     let mut stream = TcpStream::connect(read.jail.proxy).await?;
-    stream.write_all(format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n").as_bytes()).await?;
+    let ask = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n");
+    stream.write_all(ask.as_bytes()).await?;
     assert!(until(&mut stream, "\r\n\r\n").await.starts_with("HTTP/1.1 200 "));
     let name = ServerName::try_from(host.to_owned()).unwrap();
     TlsConnector::from(read.inside.client(offer)).connect(name, stream).await
@@ -327,17 +337,26 @@ async fn requests_for_another_host_and_malformed_ones_are_refused() {
 
 #[tokio::test]
 async fn rules_for_requests_hold_and_the_connection_goes_on() {
+    rules_hold(443, "api.test").await;
+    // A rule whose host names no port holds on all of them, as the configuration reads it.
+    rules_hold(8443, "api.test:8443").await;
+}
+
+async fn rules_hold(port: u16, host: &str) {
     let world = ca();
     let (addr, mut requests, _) = answering(&world, |_| ok("x")).await;
     let read = read_with(addr, &world, |policy| {
         let rules = HttpRules {
-            host: HostPattern::parse(HOST).unwrap(),
+            host: HostPattern::parse(HOST).unwrap().on_every_port_by_default(),
             allow: vec![HttpRule::parse("GET /repos/**").unwrap()],
             deny: Vec::new(),
         };
+        policy
+            .allow
+            .push(Sourced::new(HostPattern::parse("api.test:8443").unwrap(), Origin::built_in("a test")));
         policy.http = vec![Sourced::new(rules, Origin::built_in("a test"))];
     });
-    let mut client = connect(&read, HOST, Offer::Http1).await.unwrap();
+    let mut client = connect_to(&read, HOST, port, Offer::Http1).await.unwrap();
     for (request, want) in [
         ("GET /repos/a HTTP/1.1", "HTTP/1.1 200 "),
         ("GET /admin HTTP/1.1", "HTTP/1.1 403 "),
@@ -346,10 +365,14 @@ async fn rules_for_requests_hold_and_the_connection_goes_on() {
         ("GET /repos/a HTTP/1.1\r\nX-HTTP-Method-Override: delete", "HTTP/1.1 403 "),
         ("GET /repos/b HTTP/1.1", "HTTP/1.1 200 "),
     ] {
-        client.write_all(format!("{request}\r\nHost: api.test\r\n\r\n").as_bytes()).await.unwrap();
+        client.write_all(format!("{request}\r\nHost: {host}\r\n\r\n").as_bytes()).await.unwrap();
         let head = read_until(&mut client, "\r\n\r\n").await;
         assert!(head.starts_with(want), "{request}: {head}");
-        assert_eq!(want.contains("403"), head.contains("X-AI-Jail-Denied: api.test:443"), "{head}");
+        assert_eq!(
+            want.contains("403"),
+            head.contains(&format!("X-AI-Jail-Denied: api.test:{port}")),
+            "{head}"
+        );
         let length: usize =
             head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
         client.read_exact(&mut vec![0; length]).await.unwrap();
