@@ -273,7 +273,8 @@ impl Activity {
         (self.up.load(Ordering::Relaxed), self.down.load(Ordering::Relaxed))
     }
 
-    fn touch(&self) {
+    /// Something moved that is no body.
+    pub(super) fn touch(&self) {
         let millis = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_millis.store(millis, Ordering::Relaxed);
     }

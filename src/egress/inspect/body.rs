@@ -56,14 +56,17 @@ pub(super) async fn pass(
                         out.into()
                     }
                 };
-                if last {
-                    let rest = rest(session, way, search.take());
-                    return put(to, if rest.is_empty() { out } else { [out, rest].concat().into() }, true)
-                        .await;
-                }
-                put(to, out, false).await?;
-                // An error says that the stream has ended, which the next read says too.
+                let out = match last.then(|| rest(session, way, search.take())) {
+                    Some(rest) if !rest.is_empty() => [out, rest].concat().into(),
+                    _ => out,
+                };
+                let sent = put(to, out, last).await;
+                // Its window is the connection's too. An error says that the stream has ended, which the next read says.
                 let _ = from.flow_control().release_capacity(count);
+                sent?;
+                if last {
+                    return Ok(());
+                }
             }
             Some(Err(error)) => return Err(broke(to, &error)),
             None => {

@@ -62,8 +62,12 @@ enum Understood {
 
 /// What becomes of the client's connection.
 enum Next {
+    /// The next request.
     Request,
+    /// It ends.
     End,
+    /// It breaks off.
+    Cut,
 }
 
 /// How far an exchange has come.
@@ -95,8 +99,13 @@ where
     let mut client = Side::new(client);
     let mut outside = outside.map(|outside| Some(Side::new(outside)));
     let mut first = true;
-    while let Next::Request = next(session, &mut client, &mut outside, first).await {
-        first = false;
+    loop {
+        match next(session, &mut client, &mut outside, first).await {
+            Next::Request => first = false,
+            Next::End => break,
+            // A client that finds the end by it must not take what it has for the whole.
+            Next::Cut => return,
+        }
     }
     // A client that is gone has no use for the end.
     let _ = timeout(session.gate.deadlines.linger, client.write.shutdown()).await;
@@ -125,6 +134,7 @@ where
         Err(error) => return refuse(session, client, error).await,
     };
     consume(&mut client.ahead, length);
+    session.activity.touch();
     if check_ahead(asked.framing, &client.ahead).is_err() {
         let line = "ai-jail: the request is refused: the body's chunks are malformed";
         let answer = reply(Status::BadRequest, line, None, &asked.method, After::Close);
@@ -165,7 +175,7 @@ where
             websocket(session, client, &mut side).await;
             Next::End
         }
-        Err(Failure::Cut) => Next::End,
+        Err(Failure::Cut) => Next::Cut,
         Err(Failure::Request(why)) => {
             let line = format!("ai-jail: the request is refused: {why}");
             let answer = reply(Status::BadRequest, &line, None, &asked.method, After::Close);
@@ -260,8 +270,13 @@ fn understand(
         name.eq_ignore_ascii_case("content-encoding") && !value.eq_ignore_ascii_case(b"identity")
     });
     let mut outgoing = session.outgoing();
-    let head =
-        head::request(&request_head(&request, &forward), &session.target, session.bound, &mut outgoing);
+    let head = head::request(
+        &request_head(&request, &forward),
+        forward.framing,
+        &session.target,
+        session.bound,
+        &mut outgoing,
+    );
     session.tell_noted(outgoing.noted());
     Ok(Understood::Asked(Box::new(Asked {
         head,

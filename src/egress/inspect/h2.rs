@@ -8,7 +8,7 @@ use std::task::{Poll, ready};
 use bytes::Bytes;
 use h2::client::{Builder as ClientBuilder, ResponseFuture, SendRequest};
 use h2::server::{Builder as ServerBuilder, SendResponse};
-use h2::{Reason, RecvStream};
+use h2::{Reason, RecvStream, SendStream};
 use http::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
 };
@@ -189,7 +189,7 @@ impl Served {
             }
             return say(&mut respond, answer);
         }
-        let (outgoing, search) = match self.outgoing(parts) {
+        let (outgoing, search) = match self.outgoing(parts, !body.is_end_stream()) {
             Ok(outgoing) => outgoing,
             Err(why) => return say(&mut respond, refused(why)),
         };
@@ -203,6 +203,7 @@ impl Served {
                 return say(&mut respond, refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE));
             }
         };
+        session.activity.touch();
         let (mut response, mut up) = match sender.send_request(outgoing, body.is_end_stream()) {
             Ok(sent) => sent,
             Err(error) => return say(&mut respond, no_answer(&error)),
@@ -216,55 +217,79 @@ impl Served {
             }
         };
         let download = async {
+            let mut room = MAX_HEAD;
             for _ in 0..=MAX_INTERIM {
                 match next(&mut response, &mut respond).await {
-                    Next::Gone => return,
-                    Next::Failed(error) => return say(&mut respond, no_answer(&error)),
+                    Next::Gone => return None,
+                    // Nothing was done about it: the client may ask again.
+                    Next::Failed(error) if is_refused(&error) => {
+                        respond.send_reset(Reason::REFUSED_STREAM);
+                        return None;
+                    }
+                    Next::Failed(error) => {
+                        say(&mut respond, no_answer(&error));
+                        return None;
+                    }
                     Next::Interim(mut interim) => {
                         self.clean(interim.headers_mut());
-                        if respond.send_informational(interim).is_err() {
-                            return;
-                        }
+                        // A client that does not read holds no more of them than of an answer's head.
+                        let Some(left) = room.checked_sub(size(interim.headers())) else { break };
+                        room = left;
+                        respond.send_informational(interim).ok()?;
+                        session.activity.touch();
                     }
                     Next::Answer(answer) => return self.pass(answer, &mut respond, grpc).await,
                 }
             }
             let line = session.unreachable("it sent nothing but interim responses").to_string();
             say(&mut respond, refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE));
+            None
         };
-        let (mut upload, mut download) = (pin!(upload), pin!(download));
-        tokio::select! {
-            () = &mut upload => download.await,
-            // What is not sent yet belongs to the request all the same, until either side ends the stream.
-            () = &mut download => upload.await,
+        let whole = {
+            let (mut upload, mut download) = (pin!(upload), pin!(download));
+            tokio::select! {
+                () = &mut upload => download.await.is_some(),
+                answered = &mut download => match answered {
+                    // What is not sent yet belongs to the request all the same, until either side ends the stream.
+                    Some(mut down) => tokio::select! {
+                        () = &mut upload => true,
+                        _ = poll_fn(|context| down.poll_reset(context)) => false,
+                    },
+                    None => false,
+                },
+            }
+        };
+        if !whole {
+            // The host hears that nobody waits for the answer, also when it takes no more of the request.
+            up.send_reset(Reason::CANCEL);
         }
     }
 
     /// The connection to the host, made anew when the host closed it.
     async fn sender(&self) -> Result<SendRequest<Bytes>, String> {
         let mut held = self.sender.lock().await;
-        if let Ok(open) = &*held {
-            match open.clone().ready().await {
-                Ok(ready) => return Ok(ready),
-                Err(_) => {
-                    *held = match self.session.connect(Offer::Http2).await {
-                        Ok(outside) => begin(&self.session, &self.tasks, outside).await,
-                        Err(error) => Err(error),
-                    };
-                }
-            }
-        }
-        let fresh = match &*held {
-            Ok(sender) => sender.clone(),
+        let open = match &*held {
+            Ok(open) => open.clone(),
+            // It was asked for once for this connection: the client asks anew by connecting.
             Err(error) => return Err(error.to_string()),
         };
+        if let Ok(ready) = open.ready().await {
+            return Ok(ready);
+        }
+        // What fails now is tried again with the next request.
+        let renewed = match self.session.connect(Offer::Http2).await {
+            Ok(outside) => begin(&self.session, &self.tasks, outside).await,
+            Err(error) => Err(error),
+        };
+        let fresh = renewed.map_err(|error| error.to_string())?;
+        *held = Ok(fresh.clone());
         fresh.ready().await.map_err(|error| {
             self.session.unreachable(&format!("it closed the connection ({error})")).to_string()
         })
     }
 
     /// The request as the host gets it, and what its body is searched with.
-    fn outgoing(&self, parts: Parts) -> Result<(Request<()>, Option<Stream>), &'static str> {
+    fn outgoing(&self, parts: Parts, has_body: bool) -> Result<(Request<()>, Option<Stream>), &'static str> {
         const UNFIT: &str = "with its secret it would be malformed";
         let session = &self.session;
         let mut outgoing = session.outgoing();
@@ -284,7 +309,7 @@ impl Served {
             headers.append(name, with);
         }
         let noted = outgoing.noted();
-        if !noted.used.is_empty() {
+        if !noted.used.is_empty() || session.bound && has_body {
             let parts: Vec<_> = headers.keys().filter(|name| asks_for_part(name.as_str())).cloned().collect();
             for name in parts {
                 headers.remove(name);
@@ -302,25 +327,34 @@ impl Served {
         Ok((request, search))
     }
 
-    /// Passes the host's answer to the jail.
-    async fn pass(&self, response: Response<RecvStream>, respond: &mut SendResponse<Bytes>, grpc: bool) {
+    /// Passes the host's answer to the jail. When it came to its end, the stream by which the client is heard of.
+    async fn pass(
+        &self,
+        response: Response<RecvStream>,
+        respond: &mut SendResponse<Bytes>,
+        grpc: bool,
+    ) -> Option<SendStream<Bytes>> {
         let session = &self.session;
         let (mut parts, body) = response.into_parts();
         let ends = body.is_end_stream();
         if session.bound && !ends && is_encoded(&parts.headers) {
             let line = session.unreachable(super::COMPRESSED).to_string();
-            return say(respond, refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE));
+            say(respond, refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE));
+            return None;
         }
         self.clean(&mut parts.headers);
+        session.activity.touch();
         let search = if session.bound { session.inspector.vault.scrub() } else { None };
         let Ok(mut down) = respond.send_response(Response::from_parts(parts, ()), ends) else {
             // What a client may not be told, such as headers about a connection.
-            return respond.send_reset(Reason::INTERNAL_ERROR);
+            respond.send_reset(Reason::INTERNAL_ERROR);
+            return None;
         };
         if !ends {
             // Both sides know how it ended.
-            let _ = pass(session, Way::Down, body, &mut down, search).await;
+            pass(session, Way::Down, body, &mut down, search).await.ok()?;
         }
+        Some(down)
     }
 
     /// Takes out of an answer's headers what the jail must not see.
@@ -364,6 +398,17 @@ fn check(parts: &Parts, target: &Authority) -> Result<(), &'static str> {
         }
     }
     if named == 0 { Err("it names no host") } else { Ok(()) }
+}
+
+/// Whether the host did nothing about a request (RFC 9113, 8.7).
+fn is_refused(error: &h2::Error) -> bool {
+    let reason = error.reason();
+    reason == Some(Reason::REFUSED_STREAM) || error.is_go_away() && reason == Some(Reason::NO_ERROR)
+}
+
+/// The size of headers as HTTP/2 counts it (RFC 9113, 6.5.2).
+fn size(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
 }
 
 fn is_encoded(headers: &HeaderMap) -> bool {

@@ -1,6 +1,7 @@
 //! PURE: the heads of requests and answers that are read. They were written anew by [`rewrite`](crate::egress::rewrite), so
 //! that each line is a name and a value; here they get their secrets, or lose them.
 
+use crate::egress::head::Framing;
 use crate::policy::authority::Authority;
 use crate::secrets::{Outgoing, Vault};
 
@@ -12,7 +13,8 @@ pub(super) const LEFT_OUT: &[(&str, &str)] = &[
     ("accept-encoding", "a compressed answer could not be searched; identity is asked for instead"),
     ("sec-websocket-extensions", "the extension that is in use compresses messages"),
 ];
-/// What a request that carries a secret must not ask for either: a part of an answer may be a part of the secret.
+/// What a request that carries a secret, or may carry one in what follows its head, must not ask for either: a part of an
+/// answer may be a part of the secret.
 pub(super) const PARTS: &[&str] = &["range", "if-range"];
 
 /// The value of Host or `:authority` for `target`.
@@ -34,7 +36,13 @@ pub(super) fn asks_for_part(name: &str) -> bool {
 }
 
 /// The head of a request, `head`, as the host gets it. The connection to the host is kept, but for WebSocket.
-pub(super) fn request(head: &[u8], target: &Authority, bound: bool, outgoing: &mut Outgoing<'_>) -> Vec<u8> {
+pub(super) fn request(
+    head: &[u8],
+    framing: Framing,
+    target: &Authority,
+    bound: bool,
+    outgoing: &mut Outgoing<'_>,
+) -> Vec<u8> {
     let mut lines = lines(head);
     let mut first = Vec::new();
     if let Some(line) = lines.next() {
@@ -56,7 +64,7 @@ pub(super) fn request(head: &[u8], target: &Authority, bound: bool, outgoing: &m
         let value = outgoing.header(name, value).into_owned();
         fields.push((name, value));
     }
-    let carries = !outgoing.noted().used.is_empty();
+    let carries = !outgoing.noted().used.is_empty() || bound && framing != Framing::Unstated;
     let mut out = first;
     put(&mut out, "Host", host_of(target).as_bytes());
     for (name, value) in &fields {

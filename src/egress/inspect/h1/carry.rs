@@ -21,7 +21,7 @@ pub(super) async fn relay<R: AsyncRead, W: AsyncWrite>(
         if pass(write, ahead, length, &mut search, false, Shape::Plain).await.is_err() {
             break;
         }
-        if !more(read, ahead, write).await {
+        if more(read, ahead, write).await != Read::More {
             let rest = rest(&mut search);
             // Either way it ends here.
             let _ = put(write, &rest, Shape::Plain).await;
@@ -114,26 +114,40 @@ pub(super) fn rest(search: &mut Option<Search>) -> Vec<u8> {
     out
 }
 
-/// Reads more of a body; false at the end. What was written goes out before the wait.
+/// What came of reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Read {
+    /// More.
+    More,
+    /// The sender has said that this is the end.
+    End,
+    /// The connection broke, or ended without a word.
+    Broken,
+}
+
+/// Reads more of a body. What was written goes out before the wait.
 pub(super) async fn more<R: AsyncRead, W: AsyncWrite>(
     read: &mut ReadHalf<R>,
     ahead: &mut Vec<u8>,
     write: &mut WriteHalf<W>,
-) -> bool {
+) -> Read {
     ahead.reserve(INSPECT_READ.saturating_sub(ahead.len()));
     // All that is there at once, up to the bound: a record of TLS has 16 KiB, and each write is a system call.
     let before = ahead.len();
     while ahead.len() < INSPECT_READ {
         tokio::select! {
             biased;
-            got = read_some(read, ahead) => if !got {
-                return ahead.len() > before;
+            got = read_some(read, ahead) => match got {
+                Read::More => {}
+                // It says so again, when what came before it is on its way.
+                Read::End | Read::Broken if ahead.len() > before => return Read::More,
+                end => return end,
             },
             () = std::future::ready(()) => break,
         }
     }
     if ahead.len() > before {
-        return true;
+        return Read::More;
     }
     // A receiver that is gone shows in the next write.
     let _ = write.flush().await;
@@ -154,6 +168,10 @@ pub(super) async fn fill<R: AsyncRead>(read: &mut ReadHalf<R>, ahead: &mut Vec<u
     }
 }
 
-async fn read_some<R: AsyncRead>(read: &mut ReadHalf<R>, ahead: &mut Vec<u8>) -> bool {
-    matches!(read.read_buf(ahead).await, Ok(1..))
+async fn read_some<R: AsyncRead>(read: &mut ReadHalf<R>, ahead: &mut Vec<u8>) -> Read {
+    match read.read_buf(ahead).await {
+        Ok(1..) => Read::More,
+        Ok(0) => Read::End,
+        Err(_) => Read::Broken,
+    }
 }

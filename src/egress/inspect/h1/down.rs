@@ -16,7 +16,7 @@ use crate::egress::rewrite::{After, Body, body_end, response_body, response_head
 use crate::egress::wire::consume;
 
 use super::super::{COMPRESSED, Outside, Session, head};
-use super::carry::{Search, Shape, fill, more, pass, put, rest};
+use super::carry::{Read, Search, Shape, fill, more, pass, put, rest};
 use super::{Asked, Downloaded, Progress, Reuse};
 
 /// The way of an answer.
@@ -109,8 +109,10 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
                 loop {
                     let count = self.ahead.len();
                     self.data(count, &mut search, false, shape).await?;
-                    if !more(self.read, self.ahead, self.write).await {
-                        break;
+                    match more(self.read, self.ahead, self.write).await {
+                        Read::More => {}
+                        Read::End => break,
+                        Read::Broken => return Err(Failure::Cut),
                     }
                 }
                 put(self.write, &rest(&mut search), shape).await.map_err(|_| Failure::Cut)?;
@@ -124,7 +126,7 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
 
     async fn length(&mut self, mut left: u64, search: &mut Option<Search>) -> Result<(), Failure> {
         while left > 0 {
-            if self.ahead.is_empty() && !more(self.read, self.ahead, self.write).await {
+            if self.ahead.is_empty() && more(self.read, self.ahead, self.write).await != Read::More {
                 return Err(Failure::Cut);
             }
             let count = self.ahead.len().min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -145,7 +147,7 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
                 }
                 Piece::More => {
                     consume(self.ahead, used);
-                    if !more(self.read, self.ahead, self.write).await {
+                    if more(self.read, self.ahead, self.write).await != Read::More {
                         return Err(Failure::Cut);
                     }
                 }
@@ -210,6 +212,7 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
 
     async fn answer(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.progress.answered.store(true, Ordering::Relaxed);
+        self.session.activity.touch();
         self.head(bytes).await
     }
 

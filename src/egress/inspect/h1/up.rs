@@ -13,7 +13,7 @@ use crate::egress::wire::consume;
 
 use super::super::{Outside, Session};
 use super::Progress;
-use super::carry::{Search, Shape, fill, more, pass, put, rest};
+use super::carry::{Read, Search, Shape, fill, more, pass, put, rest};
 
 /// Why not all of a request was sent.
 pub(super) enum UploadError {
@@ -62,7 +62,7 @@ impl<C: AsyncRead + AsyncWrite> Up<'_, C> {
         while left > 0 {
             if self.ahead.is_empty() {
                 // What is there goes out before the wait for more.
-                let more = more(self.read, self.ahead, self.write).await;
+                let more = more(self.read, self.ahead, self.write).await == Read::More;
                 more.then_some(()).ok_or(UploadError::Client)?;
             }
             let count = self.ahead.len().min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -83,7 +83,7 @@ impl<C: AsyncRead + AsyncWrite> Up<'_, C> {
                 }
                 Piece::More => {
                     consume(self.ahead, used);
-                    let more = more(self.read, self.ahead, self.write).await;
+                    let more = more(self.read, self.ahead, self.write).await == Read::More;
                     more.then_some(()).ok_or(UploadError::Client)?;
                 }
                 Piece::End => {
