@@ -168,7 +168,8 @@ class Git(http.server.BaseHTTPRequestHandler):
     def answer(self):
         want = 'Basic ' + base64.b64encode(('me:' + token).encode()).decode()
         if self.headers.get('Authorization') != want:
-            self.send_response(401); self.send_header('WWW-Authenticate', 'Basic realm="git"'); self.end_headers(); return
+            self.send_response(401); self.send_header('WWW-Authenticate', 'Basic realm="git"')
+            self.send_header('Content-Length', '0'); self.end_headers(); return
         path, _, query = self.path.partition('?')
         if self.headers.get('Transfer-Encoding') == 'chunked':
             body = b''

@@ -101,27 +101,33 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
 
     async fn body(&mut self, found: Body, shown: Body, mut search: Option<Search>) -> Result<(), Failure> {
         let shape = if shown == Body::Chunked { Shape::Chunked } else { Shape::Plain };
+        let mut is_whole = true;
         match found {
             Body::None(_) => {}
             Body::Length(length) => self.length(length, &mut search).await?,
             Body::Chunked => self.chunks(&mut search, shape).await?,
             Body::UntilClose => {
-                loop {
+                let end = loop {
                     let count = self.ahead.len();
                     self.data(count, &mut search, false, shape).await?;
                     match more(self.read, self.ahead, self.write).await {
                         Read::More => {}
-                        Read::End => break,
-                        Read::Broken => return Err(Failure::Cut),
+                        end => break end,
                     }
-                }
+                };
                 put(self.write, &rest(&mut search), shape).await.map_err(|_| Failure::Cut)?;
+                is_whole = end == Read::End;
             }
         }
         if let Some(search) = &search {
             self.session.tell_scrubbed(search.noted());
         }
-        Ok(())
+        if is_whole {
+            return Ok(());
+        }
+        // Some servers just close. What the client makes of that is its own affair, as it is without us.
+        self.flush().await?;
+        Err(Failure::Cut)
     }
 
     async fn length(&mut self, mut left: u64, search: &mut Option<Search>) -> Result<(), Failure> {
