@@ -212,6 +212,19 @@ impl Below {
         self.matched(rest.iter().fold(self.start(), step))
     }
 
+    /// Whether `path`, something above it or something below it may match.
+    pub fn meets(&self, path: &Path) -> bool {
+        let Ok(rest) = path.strip_prefix(&self.directory) else { return self.directory.starts_with(path) };
+        let mut states = self.start();
+        for name in rest {
+            if self.matched(states) {
+                return true;
+            }
+            states = self.step(states, name, Case::Sensitive);
+        }
+        !states.is_dead()
+    }
+
     /// `**` may stand for nothing.
     fn closure(&self, mut states: u128) -> States {
         for (at, segment) in self.segments.iter().enumerate() {

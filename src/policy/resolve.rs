@@ -32,7 +32,7 @@ use crate::plan::seccomp::Debuggers;
 use crate::sanitize::escape;
 
 use super::trust::{Java, Trust};
-use super::{CoverKind, Facts, NetworkRule, Policy, ProcView, secrets, terminal};
+use super::{Asked, CoverKind, Facts, NetworkRule, Policy, ProcView, secrets, terminal};
 
 /// Resolves everything. Pure: the same settings and facts give the same policy.
 ///
@@ -335,13 +335,14 @@ fn trust(facts: &Facts, network: &NetworkRule, rules: &FileRules, warnings: &mut
             let mut taken = BTreeSet::new();
             let meets = |place: &Path, other: &Path| place.starts_with(other) || other.starts_with(place);
             // Of a directory in which something is covered there is one view: a second one would show it.
-            let asked = facts.covers.iter().filter(|cover| matches!(cover.kind, CoverKind::Asked(..)));
-            let asked = asked.map(|cover| (cover.path.as_path(), cover.reason.clone()));
-            let globs = facts.asked.iter().map(|asked| (asked.matches.directory(), asked.reason()));
-            let asked: Vec<(&Path, String)> = asked.chain(globs).collect();
+            let covers = facts.covers.iter().filter(|cover| matches!(cover.kind, CoverKind::Asked(..)));
+            let covers: Vec<_> = covers.collect();
             places.directories.retain(|place| {
-                let cover = asked.iter().find(|(path, _)| meets(place, path));
-                warnings.extend(cover.map(|(_, reason)| {
+                let there = covers.iter().find(|cover| meets(place, &cover.path));
+                let may_be = || facts.asked.iter().find(|asked| asked.matches.meets(place));
+                let cover =
+                    there.map(|cover| cover.reason.clone()).or_else(|| may_be().map(Asked::reason));
+                warnings.extend(cover.as_ref().map(|reason| {
                     format!(
                         "{} is shown as it is, since something in it is covered or may come to be ({reason}): programs that \
                          look for TLS roots there alone do not trust what ai-jail looks into",

@@ -161,6 +161,12 @@ fn a_second_view_of_the_systems_roots_shows_nothing_that_is_covered() {
         assert_eq!(is_denied, !denied.ends_with("nothing"), "{denied}: {output:#?}");
         assert!(output.stderr.contains("is shown as it is, since something in it is covered"), "{output:#?}");
     }
+    // What cannot be there changes nothing.
+    for denied in ["/nonexistent/x", "/nonexistent/**/x", "/etc/ssh/**"] {
+        let output = env.jail(["--deny", denied, "--", "ls", "-d", "/run/ai-jail/certificates"]);
+        output.ok();
+        assert!(!output.stderr.contains("is shown as it is"), "{denied}: {output:#?}");
+    }
 }
 
 #[test]

@@ -164,12 +164,12 @@ impl Served {
     async fn answer(&self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
         let session = &self.session;
         let (parts, body) = request.into_parts();
-        let grpc = is_grpc(&parts.headers);
+        let asked = Asked::of(&parts);
         let refused = |why: &str| {
             refusal(
                 StatusCode::BAD_REQUEST,
                 format!("ai-jail: the request is refused: {why}"),
-                grpc,
+                asked,
                 UNAVAILABLE,
             )
         };
@@ -183,7 +183,7 @@ impl Served {
             decide_request(policy, target, parts.method.as_str(), path, fields)
         {
             session.gate.tell_http_denied(session.door, &denial);
-            let mut answer = refusal(StatusCode::FORBIDDEN, denial.to_string(), grpc, PERMISSION_DENIED);
+            let mut answer = refusal(StatusCode::FORBIDDEN, denial.to_string(), asked, PERMISSION_DENIED);
             if let Ok(value) = HeaderValue::from_str(&session.target.to_string()) {
                 answer.headers_mut().insert(HeaderName::from_static("x-ai-jail-denied"), value);
             }
@@ -195,12 +195,12 @@ impl Served {
         };
         let no_answer = |error: &h2::Error| {
             let line = session.unreachable(&format!("it gave no answer ({error})")).to_string();
-            refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE)
+            refusal(StatusCode::BAD_GATEWAY, line, asked, UNAVAILABLE)
         };
         let mut sender = match self.sender().await {
             Ok(sender) => sender,
             Err(line) => {
-                return say(&mut respond, refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE));
+                return say(&mut respond, refusal(StatusCode::BAD_GATEWAY, line, asked, UNAVAILABLE));
             }
         };
         session.activity.touch();
@@ -238,11 +238,11 @@ impl Served {
                         respond.send_informational(interim).ok()?;
                         session.activity.touch();
                     }
-                    Next::Answer(answer) => return self.pass(answer, &mut respond, grpc).await,
+                    Next::Answer(answer) => return self.pass(answer, &mut respond, asked).await,
                 }
             }
             let line = session.unreachable("it sent nothing but interim responses").to_string();
-            say(&mut respond, refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE));
+            say(&mut respond, refusal(StatusCode::BAD_GATEWAY, line, asked, UNAVAILABLE));
             None
         };
         let whole = {
@@ -332,14 +332,14 @@ impl Served {
         &self,
         response: Response<RecvStream>,
         respond: &mut SendResponse<Bytes>,
-        grpc: bool,
+        asked: Asked,
     ) -> Option<SendStream<Bytes>> {
         let session = &self.session;
         let (mut parts, body) = response.into_parts();
         let ends = body.is_end_stream();
         if session.bound && !ends && is_encoded(&parts.headers) {
             let line = session.unreachable(super::COMPRESSED).to_string();
-            say(respond, refusal(StatusCode::BAD_GATEWAY, line, grpc, UNAVAILABLE));
+            say(respond, refusal(StatusCode::BAD_GATEWAY, line, asked, UNAVAILABLE));
             return None;
         }
         self.clean(&mut parts.headers);
@@ -415,14 +415,27 @@ fn is_encoded(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-fn is_grpc(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+/// What an answer of ours has to be like.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    /// gRPC has its own way to say no.
+    grpc: bool,
+    /// There must be no body.
+    head: bool,
+}
+
+impl Asked {
+    fn of(parts: &Parts) -> Self {
+        let kind = parts.headers.get(CONTENT_TYPE);
+        let grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+        Self { grpc, head: parts.method == Method::HEAD }
+    }
 }
 
 /// An answer of ours: a line of text, or what gRPC has for it.
-fn refusal(status: StatusCode, line: String, grpc: bool, code: &'static str) -> Response<Option<Bytes>> {
+fn refusal(status: StatusCode, line: String, asked: Asked, code: &'static str) -> Response<Option<Bytes>> {
     let mut headers = HeaderMap::new();
-    let (status, body) = if grpc {
+    let (status, body) = if asked.grpc {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert("grpc-status", HeaderValue::from_static(code));
         // Percent signs begin escapes in messages of gRPC.
@@ -432,7 +445,7 @@ fn refusal(status: StatusCode, line: String, grpc: bool, code: &'static str) -> 
         (StatusCode::OK, None)
     } else {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        (status, Some(Bytes::from(line + "\n")))
+        (status, (!asked.head).then(|| Bytes::from(line + "\n")))
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -142,7 +142,13 @@ impl Command {
             format!("{} could not be revoked by {}: {why}", escape(secret), escape(self.name.as_str()))
         };
         let output = self.run(Some((secret, value))).map_err(|error| failed(error.to_string()))?;
-        output.failure().map_or(Ok(()), |why| Err(failed(escape(why.as_str()).to_string())))
+        match output.failure() {
+            None => Ok(()),
+            Some(why) if holds_part(why.as_bytes(), value) => {
+                Err(failed("it failed, and what it said holds the value, so that it is not shown".to_owned()))
+            }
+            Some(why) => Err(failed(escape(why.as_str()).to_string())),
+        }
     }
 
     fn run(&self, secret: Option<(&str, &[u8])>) -> io::Result<Output> {
@@ -155,6 +161,13 @@ impl Command {
         }
         Running::new(command.spawn()?)?.attend(Instant::now() + self.deadline)
     }
+}
+
+/// Whether a recognisable part of `value` is in `text`, which may have been cut off anywhere.
+fn holds_part(text: &[u8], value: &[u8]) -> bool {
+    const PART: usize = 8;
+    let size = PART.min(value.len());
+    size > 0 && value.windows(size).any(|part| text.windows(size).any(|window| window == part))
 }
 
 /// What a command did.
@@ -330,6 +343,10 @@ mod tests {
         assert_eq!(fs::read_to_string(told).unwrap(), "token");
         let why = shell(&host, "echo gone >&2; exit 1").revoke("T", b"token").unwrap_err();
         assert_eq!(why, "T could not be revoked by sh: exit status: 1: gone");
+        let script = "echo \"cannot revoke $T: 503\" >&2; exit 3";
+        let why = shell(&host, script).revoke("T", b"ghp_0123456789").unwrap_err();
+        assert!(why.starts_with("T could not be revoked by sh: it failed, and what it said"), "{why}");
+        assert!(!why.contains("ghp_") && !why.contains("6789"), "{why}");
     }
 
     #[test]

@@ -154,6 +154,11 @@ async fn http_2_requests_for_another_host_and_denied_ones_are_refused() {
         assert_eq!(response.status().as_u16(), status, "{url}");
         assert_eq!(response.headers().get("grpc-status").map(|code| code.to_str().unwrap()), grpc);
     }
+    let request = Request::head("https://api.test/no.Service/Call").body(Full::from("")).unwrap();
+    let response = timeout(PATIENCE, sender.send_request(request)).await.unwrap().unwrap();
+    assert_eq!(response.status().as_u16(), 403);
+    let body = response.into_body().collect().await.expect("an answer to HEAD has no body");
+    assert!(body.to_bytes().is_empty());
     assert!(requests.try_recv().is_err());
     let request = Request::post("https://api.test/ok.Service/Call").body(Full::from("")).unwrap();
     assert_eq!(sender.send_request(request).await.unwrap().status().as_u16(), 200);
