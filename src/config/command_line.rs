@@ -183,6 +183,14 @@ fn grants(
 }
 
 fn secret(raw: &str) -> Result<(String, Vec<HostPattern>)> {
+    if secret_values::is_value_for_name(raw) {
+        return Err(Error::new(
+            Kind::Usage,
+            "--secret has something like a secret where the name of a variable belongs",
+        )
+        .because("its value is read from your environment, for every program can read a command line")
+        .hint("write --secret NAME=api.example.com, without a `$`, and treat that secret as seen"));
+    }
     if secret_values::is_value_of_variable(raw) {
         return Err(value_for_host("--secret NAME", "your environment"));
     }

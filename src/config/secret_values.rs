@@ -77,7 +77,15 @@ pub fn is_value_of_variable(raw: &str) -> bool {
     }
 }
 
-/// The same for a file, whose path may hold `=`.
+/// Whether a secret's value stands where the name of a variable belongs, as after `$NAME` for `NAME`. Names of variables that
+/// mix capitals, small letters and digits, and are long, do not occur.
+pub fn is_value_for_name(raw: &str) -> bool {
+    let name = raw.split_once('=').map_or(raw, |(name, _)| name);
+    let has = |test: fn(char) -> bool| name.contains(test);
+    has(|sign| sign.is_ascii_lowercase()) && has(|sign| sign.is_ascii_uppercase()) && looks_like_token(name)
+}
+
+/// [`is_value_of_variable`] for a file, whose path may hold `=`.
 pub fn is_value_of_file(raw: &OsStr) -> bool {
     let text = raw.to_string_lossy();
     text.rsplit_once('=').is_some_and(|(_, hosts)| hosts.split(',').any(looks_like_token))
@@ -112,6 +120,25 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    #[test]
+    fn a_value_is_told_from_the_name_of_a_variable() {
+        for value in [
+            "ghp_R3aLvAlUe0123456789abcdef",
+            "ghp_R3aLvAlUe0123456789abcdef=a.example",
+            "AbC_0123456789xyzabc=a.example",
+        ] {
+            assert!(is_value_for_name(value), "{value}");
+        }
+        for name in [
+            "GITHUB_TOKEN_2024_SECOND=a.example",
+            "npm_config_token_0123456789=a.example",
+            "myToken=a.example",
+            "K",
+        ] {
+            assert!(!is_value_for_name(name), "{name}");
+        }
+    }
 
     #[test]
     fn a_secret_is_bound_to_hosts_that_can_be_inspected() {
