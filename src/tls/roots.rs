@@ -118,7 +118,9 @@ pub fn objection(error: &std::io::Error) -> Option<String> {
             CertificateError::Revoked => "its certificate was revoked".to_owned(),
             // webpki's word for an authority's certificate in the place of a server's.
             other if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-                "its certificate is self-signed, or that of an authority (SSL_CERT_FILE adds one)".to_owned()
+                "its certificate is self-signed, or that of an authority: it needs one that an authority has signed, which \
+                 SSL_CERT_FILE adds"
+                    .to_owned()
             }
             other => format!("its certificate is refused ({other})"),
         },
