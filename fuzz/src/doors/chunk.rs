@@ -83,8 +83,9 @@ pub fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Body {
     }
     // Where the data was cut is not part of what was read; the chunks that are sent are of one size.
     let sent = data.chunks(97).map(|run| [&chunk_start(run.len())[..], run, CHUNK_END].concat());
-    let behind =
-        body_end(reader.trailers(), |name, value| (Cow::Borrowed(name.as_bytes()), Cow::Borrowed(value)));
+    // Without an end there are no trailers yet.
+    let trailers = reader.trailers().filter(|_| matches!(end, End::There(_)));
+    let behind = body_end(trailers, |name, value| (Cow::Borrowed(name.as_bytes()), Cow::Borrowed(value)));
     let sent = sent.chain([behind]).collect::<Vec<_>>().concat();
     Body { data, end, sent }
 }
