@@ -87,7 +87,9 @@ pub(super) async fn pass(
 
 /// The sender failed: the receiver must not take what it has for the whole.
 fn broke(to: &mut SendStream<Bytes>, error: &h2::Error) -> Broken {
-    to.send_reset(error.reason().unwrap_or(Reason::CANCEL));
+    // Some clients take CANCEL and NO_ERROR for the end of a body: only what the sender itself said of this stream goes on.
+    let said = error.reason().filter(|_| error.is_reset() && error.is_remote());
+    to.send_reset(said.unwrap_or(Reason::INTERNAL_ERROR));
     Broken
 }
 
