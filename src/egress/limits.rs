@@ -48,8 +48,8 @@ pub const TRIM_QUIET: usize = 64;
 /// Header lines in a head. Large requests of real clients have about sixty.
 pub const MAX_HEADERS: usize = 256;
 
-/// Bytes of a chunk's size line with its extensions, and of all trailers together. Both are dropped, so this only
-/// bounds how much of them is read.
+/// Bytes of a chunk's size line with its extensions, and of all trailers together. Extensions are dropped;
+/// trailers are kept until the body has ended.
 pub const MAX_CHUNK_LINE: usize = 4 * 1024;
 
 /// Bytes that one read takes from a socket. Shared by all connections of the thread, so that an idle one holds none. With

@@ -6,6 +6,7 @@ use crate::egress::ask::Forward;
 use crate::egress::chunk::LAST_CHUNK;
 use crate::egress::head::{Fields, Framing, Request, Response, Version};
 use crate::policy::authority::Authority;
+use crate::policy::http_rule::METHOD_OVERRIDES;
 
 /// A header that is not passed on.
 #[derive(Debug, Clone, Copy)]
@@ -39,13 +40,10 @@ pub const DROPPED: &[Dropped] = &[
     drop("transfer-encoding", "written anew from the framing that was read"),
 ];
 
-/// What is no trailer (RFC 9110, 6.5.1; the method overrides are our own addition), besides what is dropped: whoever merges trailers into the head would find another
+/// What is no trailer (RFC 9110, 6.5.1), besides what is dropped: whoever merges trailers into the head would find another
 /// message than the one that was decided about.
 pub const NO_TRAILERS: &[Dropped] = &[
     drop("trailer", "announces trailers, and is none"),
-    drop("x-http-method-override", "another method than the one that was decided about"),
-    drop("x-http-method", "another method than the one that was decided about"),
-    drop("x-method-override", "another method than the one that was decided about"),
     drop("expect", "asks for something before the body"),
     drop("range", "asks for another answer"),
     drop("authorization", "credentials are judged before the body"),
@@ -64,9 +62,10 @@ fn is_dropped(name: &str) -> bool {
     DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.name))
 }
 
-/// Whether `name` may be passed on as a trailer.
+/// Whether `name` may be passed on as a trailer. Another method was not decided about.
 pub fn is_trailer(name: &str) -> bool {
-    !is_dropped(name) && !NO_TRAILERS.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.name))
+    let mut others = NO_TRAILERS.iter().map(|dropped| dropped.name).chain(METHOD_OVERRIDES);
+    !is_dropped(name) && !others.any(|other| name.eq_ignore_ascii_case(other))
 }
 
 /// What ends a chunked body: the trailers that are passed on, with the name and the value that `change` makes of each.
@@ -201,7 +200,6 @@ fn pass_on(fields: &Fields<'_>, head: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::egress::ask::{Ask, ask_proxy};
-    use crate::policy::http_rule::METHOD_OVERRIDES;
 
     fn sent(head: &str) -> String {
         let request = Request::parse(head.as_bytes()).unwrap();
