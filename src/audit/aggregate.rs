@@ -1,26 +1,36 @@
 //! Equal network decisions within a minute become one record with a count, and so do the denials of a minute beyond the
-//! first few hundred targets: a jail that asks for ever new names cannot fill the log. Pure: the clock is an argument.
+//! first few hundred targets and requests: a jail that asks for ever new names or paths cannot fill the log. Pure: the
+//! clock is an argument.
 
 use std::collections::BTreeMap;
 
-use super::event::{Door, NetDecision, Verdict, bounded_host};
+use super::event::{Door, NetDecision, Verdict, bounded, bounded_host};
 
 /// Decisions that are being counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Aggregator {
     open: BTreeMap<Key, Open>,
     /// When `open` was last looked through.
     looked: u64,
-    /// Denied connections of this minute.
-    denied: Minute,
-    /// Denied questions for names, which cost a jail nothing: they must not take the connections' records.
-    questions: Minute,
+    /// Denials of this minute, each kind for itself: questions for names and requests cost a jail nothing, and must not
+    /// take the connections' records.
+    minutes: [(Kind, Minute); 3],
+}
+
+impl Default for Aggregator {
+    fn default() -> Self {
+        Self {
+            open: BTreeMap::new(),
+            looked: 0,
+            minutes: [Kind::Connection, Kind::Question, Kind::Request].map(|kind| (kind, Minute::default())),
+        }
+    }
 }
 
 impl Aggregator {
     /// Takes a decision at `now` (seconds, rising) and returns what is to be recorded: the first of its kind in a
-    /// minute at once; of the others their count, once the minute is over. Denials of more than [`MAX_DENIED`] targets
-    /// in a minute are one record together, with `*` for the host.
+    /// minute at once; of the others their count, once the minute is over. Denials of more than [`MAX_DENIED`] targets, or
+    /// [`MAX_REQUESTS`] requests, in a minute are one record together, with `*` for the host.
     pub fn take(&mut self, decision: NetDecision, now: u64) -> Vec<NetDecision> {
         let mut due = self.due(now);
         let key = Key {
@@ -28,24 +38,23 @@ impl Aggregator {
             port: decision.port,
             verdict: decision.verdict,
             code: decision.code.as_deref().map(bounded_host),
+            request: decision.request.as_deref().map(bounded),
         };
         if let Some(open) = self.open.get_mut(&key) {
             open.repeats += decision.count;
             return due;
         }
         if decision.verdict == Verdict::Denied {
-            let minute = match decision.door {
-                Door::Dns => &mut self.questions,
-                Door::Http | Door::Socks | Door::Transparent | Door::Forward | Door::Publish => {
-                    &mut self.denied
+            let kind = Kind::of(&decision);
+            let minute = self.minutes.iter_mut().find(|(of, _)| *of == kind);
+            if let Some((_, minute)) = minute {
+                if minute.targets >= kind.most() {
+                    minute.others += decision.count;
+                    minute.door = Some(decision.door);
+                    return due;
                 }
-            };
-            if minute.targets >= MAX_DENIED {
-                minute.others += decision.count;
-                minute.door = Some(decision.door);
-                return due;
+                minute.targets += 1;
             }
-            minute.targets += 1;
         }
         if self.open.len() >= MAX_OPEN {
             due.extend(self.drain_open());
@@ -58,8 +67,7 @@ impl Aggregator {
     /// Everything that is still being counted, at the end of the session.
     pub fn drain(&mut self) -> Vec<NetDecision> {
         let mut due = self.drain_open();
-        due.extend(std::mem::take(&mut self.denied).record());
-        due.extend(std::mem::take(&mut self.questions).record());
+        due.extend(self.minutes.iter_mut().filter_map(|(kind, minute)| std::mem::take(minute).record(*kind)));
         due
     }
 
@@ -77,10 +85,10 @@ impl Aggregator {
             .extract_if(.., |_, open| now.saturating_sub(open.since) >= WINDOW_SECONDS)
             .filter_map(|(_, open)| open.record())
             .collect();
-        for minute in [&mut self.denied, &mut self.questions] {
+        for (kind, minute) in &mut self.minutes {
             if now.saturating_sub(minute.since) >= WINDOW_SECONDS {
                 let over = std::mem::replace(minute, Minute { since: now, ..Minute::default() });
-                due.extend(over.record());
+                due.extend(over.record(*kind));
             }
         }
         due
@@ -93,6 +101,44 @@ struct Key {
     port: u16,
     verdict: Verdict,
     code: Option<String>,
+    request: Option<String>,
+}
+
+/// What a denial is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A connection, or a request to a host that is not allowed.
+    Connection,
+    /// A question for a name.
+    Question,
+    /// A request to an allowed host.
+    Request,
+}
+
+impl Kind {
+    /// The kind of a denial.
+    pub(super) fn of(decision: &NetDecision) -> Self {
+        match decision.door {
+            _ if decision.request.is_some() => Self::Request,
+            Door::Dns => Self::Question,
+            Door::Http | Door::Socks | Door::Transparent | Door::Forward | Door::Publish => Self::Connection,
+        }
+    }
+
+    /// How many different ones get a record of their own in a minute.
+    fn most(self) -> usize {
+        match self {
+            Self::Connection | Self::Question => MAX_DENIED,
+            Self::Request => MAX_REQUESTS,
+        }
+    }
+
+    fn things(self) -> &'static str {
+        match self {
+            Self::Connection | Self::Question => "targets",
+            Self::Request => "requests",
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -112,29 +158,26 @@ impl Open {
 #[derive(Debug, Default)]
 struct Minute {
     since: u64,
-    /// Targets that have a record of their own.
+    /// Targets or requests that have a record of their own.
     targets: usize,
-    /// Denials of other targets.
+    /// Denials of others.
     others: u64,
     /// Where the last of them came in.
     door: Option<Door>,
 }
 
 impl Minute {
-    fn record(self) -> Option<NetDecision> {
+    fn record(self, kind: Kind) -> Option<NetDecision> {
         let count = self.others;
         self.door.map(|door| NetDecision {
-            door,
-            host: OTHERS.to_owned(),
-            port: 0,
             verdict: Verdict::Denied,
-            rule: None,
-            origin: None,
-            code: None,
             reason: Some(format!(
-                "and {count} more of other targets than the first {MAX_DENIED} of a minute"
+                "and {count} more of other {} than the first {} of a minute",
+                kind.things(),
+                kind.most()
             )),
             count,
+            ..NetDecision::allowed(door, OTHERS.to_owned(), 0)
         })
     }
 }
@@ -149,6 +192,10 @@ pub(super) const WINDOW_SECONDS: u64 = 60;
 /// dozens; at half a KiB each this is at most 100 KiB in a minute, for connections and for questions each.
 const MAX_DENIED: usize = 200;
 
+/// Denied requests that get a record of their own in a minute. A record repeats method and path, so that it may take
+/// 3 KiB, and takes less than one of them as a rule.
+const MAX_REQUESTS: usize = 100;
+
 /// A jail that connects to ever new allowed names must not make the table grow without bound.
 const MAX_OPEN: usize = 1024;
 
@@ -157,16 +204,14 @@ mod tests {
     use super::*;
 
     fn decision(host: &str, verdict: Verdict) -> NetDecision {
+        NetDecision { verdict, ..NetDecision::allowed(Door::Socks, host.to_owned(), 443) }
+    }
+
+    fn request(host: &str, request: &str) -> NetDecision {
         NetDecision {
-            door: Door::Socks,
-            host: host.to_owned(),
-            port: 443,
-            verdict,
-            rule: None,
-            origin: None,
-            code: None,
-            reason: None,
-            count: 1,
+            code: Some("http-rule".to_owned()),
+            request: Some(request.to_owned()),
+            ..decision(host, Verdict::Denied)
         }
     }
 
@@ -187,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn host_port_verdict_and_cause_are_counted_apart() {
+    fn host_port_verdict_cause_and_request_are_counted_apart() {
         let mut aggregator = Aggregator::default();
         for decision in [
             decision("a.example", Verdict::Denied),
@@ -195,9 +240,36 @@ mod tests {
             decision("b.example", Verdict::Denied),
             NetDecision { port: 80, ..decision("a.example", Verdict::Denied) },
             NetDecision { code: Some("http-rule".to_owned()), ..decision("a.example", Verdict::Denied) },
+            request("a.example", "DELETE /a"),
+            request("a.example", "POST /b"),
+            request("b.example", "POST /b"),
         ] {
             assert_eq!(aggregator.take(decision.clone(), 0), [decision]);
         }
+        let again = request("a.example", "POST /b");
+        assert_eq!(aggregator.take(again.clone(), 1), []);
+        assert_eq!(aggregator.drain(), [again]);
+    }
+
+    #[test]
+    fn a_flood_of_denied_requests_is_a_few_records_with_the_number_of_the_others() {
+        let mut aggregator = Aggregator::default();
+        let mut records = Vec::new();
+        for n in 0..40_000 {
+            let path = format!("GET /{n}/{}", "x".repeat(if n < 200 { 10_000 } else { 10 }));
+            records.extend(aggregator.take(request("a.example", &path), 3));
+        }
+        assert_eq!(records.len(), MAX_REQUESTS);
+        let held: usize =
+            aggregator.open.keys().filter_map(|key| key.request.as_ref()).map(String::len).sum();
+        assert!(held <= MAX_REQUESTS * 1100, "{held}");
+        let host = decision("b.example", Verdict::Denied);
+        assert_eq!(aggregator.take(host.clone(), 4), [host], "connections are counted apart");
+        let drained = aggregator.drain();
+        let [others] = &drained[..] else { panic!("{drained:?}") };
+        assert_eq!((others.host.as_str(), others.count), (OTHERS, 40_000 - MAX_REQUESTS as u64));
+        let reason = others.reason.as_deref().unwrap();
+        assert_eq!(reason, "and 39900 more of other requests than the first 100 of a minute");
     }
 
     #[test]

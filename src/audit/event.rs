@@ -91,8 +91,33 @@ pub struct NetDecision {
     /// Why, in words, for a denial.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "foreign_option", default)]
     pub reason: Option<String>,
+    /// Method and path, when HTTP rules deny the request and not its host.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "foreign_option", default)]
+    pub request: Option<String>,
+    /// The HTTP rule that would allow the request.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "foreign_option", default)]
+    pub allow: Option<String>,
     /// How many equal decisions the record stands for, 1 for the first of a minute.
     pub count: u64,
+}
+
+impl NetDecision {
+    /// One about `host` and `port`: allowed, without a rule.
+    pub fn allowed(door: Door, host: String, port: u16) -> Self {
+        Self {
+            door,
+            host,
+            port,
+            verdict: Verdict::Allowed,
+            rule: None,
+            origin: None,
+            code: None,
+            reason: None,
+            request: None,
+            allow: None,
+            count: 1,
+        }
+    }
 }
 
 /// Where a connection came in.
@@ -301,15 +326,10 @@ mod tests {
 
     fn denied(host: &str) -> Event {
         Event::Net(NetDecision {
-            door: Door::Http,
-            host: host.to_owned(),
-            port: 443,
             verdict: Verdict::Denied,
-            rule: None,
-            origin: None,
             code: Some("no-rule".to_owned()),
             reason: Some("no rule allows it".to_owned()),
-            count: 1,
+            ..NetDecision::allowed(Door::Http, host.to_owned(), 443)
         })
     }
 

@@ -14,9 +14,9 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::aggregate::{Aggregator, OTHERS};
+use super::aggregate::{self, Aggregator, OTHERS};
 use super::directory::{EXTENSION, private_directory, remove_oldest};
-use super::event::{Door, Event, NetDecision, Note, NoteKind, SecretUse, Verdict};
+use super::event::{Event, NetDecision, Note, NoteKind, SecretUse, Verdict};
 use super::uses::Uses;
 use crate::error::{Error, Kind, Result};
 use crate::sanitize::escape;
@@ -62,6 +62,8 @@ pub struct Log {
     denied: u64,
     /// Bytes of records about denied questions for names.
     questions: u64,
+    /// Bytes of records about denied requests.
+    requests: u64,
     /// The kinds of records for which there was no room, each said once in a note.
     full: Vec<Room>,
     left_out: u64,
@@ -101,6 +103,7 @@ impl Log {
             written: 0,
             denied: 0,
             questions: 0,
+            requests: 0,
             full: Vec::new(),
             left_out: 0,
             broken: false,
@@ -175,14 +178,12 @@ impl Log {
             return Err(self.unwritable("an earlier line could not be written"));
         }
         let room = Room::of(event);
+        let beside_the_rest = self.written < MAX_SESSION_BYTES - MAX_REST_BYTES;
         let fits = match room {
-            Room::Denied => {
-                self.denied < MAX_DENIED_BYTES && self.written < MAX_SESSION_BYTES - MAX_REST_BYTES
-            }
-            Room::Questions => {
-                self.questions < MAX_QUESTION_BYTES && self.written < MAX_SESSION_BYTES - MAX_REST_BYTES
-            }
-            Room::Allowed | Room::Secrets => self.written < MAX_SESSION_BYTES - MAX_REST_BYTES,
+            Room::Denied => self.denied < MAX_DENIED_BYTES && beside_the_rest,
+            Room::Questions => self.questions < MAX_QUESTION_BYTES && beside_the_rest,
+            Room::Requests => self.requests < MAX_REQUEST_BYTES && beside_the_rest,
+            Room::Allowed | Room::Secrets => beside_the_rest,
             Room::Rest => self.written < MAX_SESSION_BYTES - MAX_END_BYTES,
             Room::End => true,
         };
@@ -192,6 +193,7 @@ impl Log {
             match room {
                 Room::Denied => self.denied += self.written - before,
                 Room::Questions => self.questions += self.written - before,
+                Room::Requests => self.requests += self.written - before,
                 Room::Allowed | Room::Secrets | Room::Rest | Room::End => {}
             }
             return Ok(());
@@ -240,6 +242,9 @@ const MAX_DENIED_BYTES: u64 = 2 << 20;
 /// Of these, what records of denied questions for names may take.
 const MAX_QUESTION_BYTES: u64 = 1 << 20;
 
+/// Of these, what records of denied requests may take.
+const MAX_REQUEST_BYTES: u64 = 1 << 20;
+
 /// Kept for what is not about the network.
 const MAX_REST_BYTES: u64 = 1 << 20;
 
@@ -251,6 +256,7 @@ const MAX_END_BYTES: u64 = 16 << 10;
 enum Room {
     Denied,
     Questions,
+    Requests,
     Allowed,
     Secrets,
     Rest,
@@ -263,8 +269,11 @@ impl Room {
             // One for a whole minute of denials is worth as much as a note.
             Event::Net(decision) if decision.host == OTHERS => Self::Rest,
             Event::Net(decision) if decision.verdict == Verdict::Allowed => Self::Allowed,
-            Event::Net(decision) if decision.door == Door::Dns => Self::Questions,
-            Event::Net(_) => Self::Denied,
+            Event::Net(decision) => match aggregate::Kind::of(decision) {
+                aggregate::Kind::Connection => Self::Denied,
+                aggregate::Kind::Question => Self::Questions,
+                aggregate::Kind::Request => Self::Requests,
+            },
             Event::Secret(used) if used.host == OTHERS => Self::Rest,
             Event::Secret(_) => Self::Secrets,
             Event::Start(_) | Event::Terminal(_) | Event::Note(_) => Self::Rest,
@@ -278,6 +287,7 @@ impl fmt::Display for Room {
         f.write_str(match self {
             Self::Denied => "denied connections",
             Self::Questions => "denied names",
+            Self::Requests => "denied requests",
             Self::Allowed => "allowed connections",
             Self::Secrets => "uses of secrets",
             Self::Rest => "notes",

@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod counters;
+mod denials;
 pub mod directory;
 mod event;
 mod log;

@@ -94,7 +94,7 @@ impl Seen {
     }
 
     fn denials(&self) -> Vec<String> {
-        let line = |verdict| if let Verdict::Denied { line, .. } = verdict { Some(line) } else { None };
+        let line = |verdict| if let Verdict::Denied(refusal) = verdict { Some(refusal.line) } else { None };
         self.verdicts().into_iter().filter_map(line).collect()
     }
 

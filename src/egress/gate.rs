@@ -118,27 +118,21 @@ impl Gate {
 
     /// Tells the observer of a denial.
     pub(super) fn tell_denied(&self, door: Door, denial: &Denial) {
-        let verdict = Verdict::Denied { code: denial.reason.code(), line: denial.to_string() };
-        self.tell(door, &denial.target, verdict);
+        self.tell(door, &denial.target, Verdict::Denied(denial.into()));
     }
 
     /// Tells the observer of a request that HTTP rules deny.
     pub(super) fn tell_http_denied(&self, door: Door, denial: &HttpDenial) {
-        let verdict = Verdict::Denied { code: denial.code(), line: denial.to_string() };
-        self.tell(door, &denial.target, verdict);
+        self.tell(door, &denial.target, Verdict::Denied(denial.into()));
     }
 
     /// Tells the observer that the resolver denied `name`, for the reason that holds for it on port 443.
     pub(super) fn tell_no_such_name(&self, name: &HostName) {
         let target = Authority { host: Host::Name(name.clone()), port: 443 };
         if let Decision::Deny(denial) = decide(&self.policy, &self.own.now(), &target) {
-            let verdict = Verdict::Denied { code: denial.reason.code(), line: denial.to_string() };
-            self.observer.decided(NetEvent {
-                door: Door::Resolver,
-                host: name.to_string(),
-                port: None,
-                verdict,
-            });
+            let verdict = Verdict::Denied((&denial).into());
+            let host = name.to_string();
+            self.observer.decided(NetEvent { door: Door::Resolver, host, port: None, verdict });
         }
     }
 

@@ -14,6 +14,7 @@ pub mod limits;
 pub mod names;
 pub mod proxy_answer;
 pub mod reach;
+pub mod refusal;
 pub mod rewrite;
 
 mod dns;
@@ -51,6 +52,7 @@ use crate::egress::gate::Gate;
 use crate::egress::inspect::Inspector;
 use crate::egress::limits::Deadlines;
 use crate::egress::own::OwnAddresses;
+use crate::egress::refusal::Refusal;
 use crate::policy::net::NetPolicy;
 
 /// The listeners, bound inside the jail's network namespace. Their blocking mode does not matter.
@@ -168,12 +170,7 @@ pub enum Verdict {
         rule: String,
     },
     /// It was denied.
-    Denied {
-        /// A word for the reason, of [`decide::Reason::code`].
-        code: &'static str,
-        /// The line that the jail was told.
-        line: String,
-    },
+    Denied(Refusal),
     /// It was allowed, and the host could not be reached or a listener not be made.
     Failed {
         /// The line that the jail was told.

@@ -8,6 +8,7 @@ use crate::egress::decide::stream_check;
 use crate::egress::gate::Gate;
 use crate::egress::hello::{self, Hidden, Objection, Opening};
 use crate::egress::limits::SMALL_HEAD;
+use crate::egress::refusal::Refusal;
 use crate::egress::wire::Wire;
 use crate::policy::authority::Authority;
 use crate::policy::host_rule::StreamCheck;
@@ -74,7 +75,7 @@ pub(super) fn denied(target: &Authority, objection: &Objection) -> Verdict {
     let line = format!(
         "ai-jail: the connection to {target} was cut ({objection}); a rule {target}/tcp lets any bytes pass"
     );
-    Verdict::Denied { code: "protocol", line }
+    Verdict::Denied(Refusal::of_stream(line))
 }
 
 /// The event of a stream to a host whose traffic is read, that was cut.
@@ -83,5 +84,5 @@ pub(super) fn denied_inspected(target: &Authority, objection: &Objection) -> Ver
         "ai-jail: the connection to {target} was cut ({objection}); secrets or HTTP rules are for this host, so that it is reached \
          by HTTPS alone"
     );
-    Verdict::Denied { code: "protocol", line }
+    Verdict::Denied(Refusal::of_stream(line))
 }

@@ -368,6 +368,16 @@ impl HttpDenial {
         }
     }
 
+    /// The rule that would allow it where it is added, if that is all it needs.
+    pub fn rule_to_add(&self) -> Option<String> {
+        match self.reason {
+            HttpReason::NoRule { rules: Owner::User | Owner::Project } => self.allowing_rule(),
+            HttpReason::NoRule { rules: Owner::Registry }
+            | HttpReason::Rule { .. }
+            | HttpReason::Ambiguous { .. } => None,
+        }
+    }
+
     /// The rule that matches this request and as little else as can be; `None` when none can be written.
     fn allowing_rule(&self) -> Option<String> {
         if self.path.len() > SHOWN {

@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 
 use crate::audit::{self as event, Counters, Event, Log, SessionId};
 use crate::config::settings::{Inspect, NetworkMode, Profile};
+use crate::egress::refusal::Refusal;
 use crate::egress::{Door, NetEvent, Observer, SecretEvent, SecretUse, Verdict};
 use crate::error::{Error, Kind, Result};
 use crate::guard::live::Live;
@@ -310,9 +311,9 @@ impl Record {
 
 impl Observer for Record {
     fn decided(&self, event: NetEvent) {
-        let (verdict, rule, denied) = match event.verdict {
-            Verdict::Allowed { rule } => (event::Verdict::Allowed, Some(rule), None),
-            Verdict::Denied { code, line } => (event::Verdict::Denied, None, Some((code.to_owned(), line))),
+        let (rule, refusal) = match event.verdict {
+            Verdict::Allowed { rule } => (Some(rule), None),
+            Verdict::Denied(refusal) => (None, Some(refusal)),
             Verdict::Failed { line } => {
                 return self.add(&note(event::NoteKind::Network, line.trim_start_matches("ai-jail: ")));
             }
@@ -327,17 +328,21 @@ impl Observer for Record {
             Door::Transparent => event::Door::Transparent,
             Door::Resolver => event::Door::Dns,
         };
-        let (code, reason) = denied.unzip();
-        let decision = event::NetDecision {
-            door,
-            host: event.host,
-            port: event.port.unwrap_or(0),
-            verdict,
-            rule,
-            origin: None,
-            code,
-            reason,
-            count: 1,
+        let target = event::NetDecision::allowed(door, event.host, event.port.unwrap_or(0));
+        let decision = match refusal {
+            None => event::NetDecision { rule, ..target },
+            Some(Refusal { code, line, request }) => {
+                let (request, allow) =
+                    request.map_or((None, None), |request| (Some(request.asked), request.allow));
+                event::NetDecision {
+                    verdict: event::Verdict::Denied,
+                    code: Some(code.to_owned()),
+                    reason: Some(line),
+                    request,
+                    allow,
+                    ..target
+                }
+            }
         };
         self.add(&Event::Net(decision));
     }

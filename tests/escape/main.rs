@@ -15,6 +15,7 @@ mod grants;
 mod guard_recovery;
 mod handover;
 mod home;
+mod http_rules;
 mod ipc;
 mod later_execution;
 mod later_sessions;

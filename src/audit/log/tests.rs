@@ -3,7 +3,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 
 use super::*;
 use crate::audit::directory::{KEPT_FOR, MAX_BYTES, MAX_FILES};
-use crate::audit::event::{End, Exit, Totals};
+use crate::audit::event::{Door, End, Exit, Totals};
 
 fn session(n: u32) -> SessionId {
     SessionId::new(OffsetDateTime::UNIX_EPOCH, n)
@@ -14,17 +14,8 @@ fn end() -> Event {
 }
 
 fn net(host: &str) -> Event {
-    Event::Net(NetDecision {
-        door: Door::Http,
-        host: host.to_owned(),
-        port: 443,
-        verdict: Verdict::Denied,
-        rule: None,
-        origin: None,
-        code: None,
-        reason: None,
-        count: 1,
-    })
+    let target = NetDecision::allowed(Door::Http, host.to_owned(), 443);
+    Event::Net(NetDecision { verdict: Verdict::Denied, ..target })
 }
 
 fn note(text: &str) -> Event {
@@ -193,6 +184,27 @@ fn questions_that_fill_their_room_leave_that_of_connections() {
         lines[0].contains("no more denied names are recorded") && lines[1].contains("connection.example")
     );
     assert_eq!((lines.len(), log.left_out()), (2, 1));
+}
+
+#[test]
+fn requests_that_fill_their_room_leave_that_of_connections() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = Log::open(dir.path(), session(1)).unwrap();
+    let Event::Net(denied) = net("a.example") else { panic!() };
+    let request = |n: usize| {
+        let path = format!("GET /{n}{}", "\u{1b}".repeat(10_000));
+        Event::Net(NetDecision { reason: Some(path.clone()), request: Some(path), ..denied.clone() })
+    };
+    log.record(&request(0)).unwrap();
+    assert!(log.requests > 0 && log.requests < 3_000 && log.denied == 0, "{}", log.requests);
+    log.requests = MAX_REQUEST_BYTES;
+    log.record(&request(1)).unwrap();
+    log.record(&net("connection.example")).unwrap();
+    let lines = lines(dir.path(), &session(1));
+    assert!(
+        lines[1].contains("no more denied requests are recorded") && lines[2].contains("connection.example")
+    );
+    assert_eq!((lines.len(), log.left_out()), (3, 1));
 }
 
 #[test]
