@@ -52,6 +52,11 @@ impl Reporter {
         }
     }
 
+    /// Whether details are said.
+    pub fn has_details(&self) -> bool {
+        self.verbosity >= Verbosity::Verbose
+    }
+
     /// Says a detail, with `-v` only.
     pub fn detail(&self, text: &str) {
         if self.verbosity >= Verbosity::Verbose {

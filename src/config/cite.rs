@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::path::Path;
 
+use super::redact::redacted;
 use super::words::Problem;
 use crate::error::{Error, Kind};
 use crate::policy::origin::{Layer, Origin};
 use crate::sanitize::escape;
+use crate::secrets::without_tokens;
 
 /// A configuration file's text, with its name for errors and origins.
 #[derive(Debug, Clone, Copy)]
@@ -26,9 +28,9 @@ impl<'a> Source<'a> {
     pub fn error(&self, span: Range<usize>, what: &str, problem: Problem) -> Error {
         let position = self.position(span.start);
         let place = format!("{}:{}:{}", escape(self.path), position.line, position.column);
-        let mut error = Error::new(Kind::Config, format!("{place}: {what}"));
+        let mut error = Error::new(Kind::Config, format!("{place}: {}", without_tokens(what)));
         if !problem.why.is_empty() {
-            error = error.because(problem.why);
+            error = error.because(without_tokens(&problem.why));
         }
         if let Some(hint) = problem.hint {
             error = error.hint(hint);
@@ -56,6 +58,8 @@ impl<'a> Source<'a> {
 
     fn underlined(&self, position: &Position, span: Range<usize>) -> String {
         let line = self.text[position.line_start..].lines().next().unwrap_or("");
+        // As long as the line, so that the underline fits.
+        let line = &redacted(line);
         let relative = |offset: usize| {
             line.floor_char_boundary(offset.saturating_sub(position.line_start).min(line.len()))
         };

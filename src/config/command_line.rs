@@ -18,6 +18,7 @@ use crate::policy::glob::Glob;
 use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::{Layer, Origin, Sourced};
 use crate::sanitize::escape;
+use crate::secrets::without_tokens;
 
 /// The `AI_JAIL_*` variables of the launcher that are a layer of configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -210,6 +211,14 @@ fn value_for_host(form: &str, source: &str) -> Error {
         .hint("a host that looks like a secret is taken with its port, HOST:443")
 }
 
+/// A secret's value where the path of a file belongs; it is not repeated.
+fn value_for_path(flag: &str, rest: &str) -> Error {
+    Error::new(Kind::Usage, format!("{flag} has something like a secret where the path of a file belongs"))
+        .because("its value is read from the file, for every program can read a command line")
+        .hint(format!("write {flag} PATH{rest}, and treat that secret as seen"))
+        .hint("a file that is called so is written ./NAME")
+}
+
 fn secret_files(raw: &[OsString], base: Base<'_>) -> Result<BTreeMap<PathBuf, FileEntry>> {
     let mut files = BTreeMap::new();
     for text in raw {
@@ -218,6 +227,9 @@ fn secret_files(raw: &[OsString], base: Base<'_>) -> Result<BTreeMap<PathBuf, Fi
         }
         let bad = |problem| usage("--secret-file", text, problem);
         let (path, hosts) = secret_values::bound(text).map_err(bad)?;
+        if secret_values::is_value_for_path(path) {
+            return Err(value_for_path("--secret-file", "=api.example.com"));
+        }
         let path = secret_values::secret_path(path, base).map_err(bad)?;
         let entry = files.entry(path).or_insert_with(|| FileEntry::new(Origin::flag("--secret-file")));
         entry.mode = Some(SecretMode::Mask);
@@ -228,6 +240,9 @@ fn secret_files(raw: &[OsString], base: Base<'_>) -> Result<BTreeMap<PathBuf, Fi
 
 fn env_files(raw: &[OsString], base: Base<'_>) -> Result<Vec<Sourced<PathBuf>>> {
     let read = |raw: &OsString| {
+        if secret_values::is_value_for_path(raw) {
+            return Err(value_for_path("--env-file", ""));
+        }
         let path =
             secret_values::secret_path(raw, base).map_err(|problem| usage("--env-file", raw, problem))?;
         Ok(flag("--env-file", path))
@@ -264,7 +279,8 @@ fn list<T>(
 }
 
 fn variable(raw: &OsStr) -> Result<(String, EnvValue)> {
-    let bad = |problem| usage("--env", raw, problem);
+    // What is behind the name may be a secret.
+    let bad = |problem| usage("--env", before_equals(raw), problem);
     // Names and values travel as text through the policy and its JSON form.
     let text = raw.to_str().ok_or_else(|| bad(Problem::new("a variable must be UTF-8")))?;
     let (name, value) = match text.split_once('=') {
@@ -307,8 +323,20 @@ fn flag<T>(name: &str, value: T) -> Sourced<T> {
     Sourced::new(value, Origin::flag(name))
 }
 
+/// A name with its `=`, of what it is followed by some dots.
+fn before_equals(raw: &OsStr) -> OsString {
+    let text = raw.to_string_lossy();
+    match text.split_once('=') {
+        Some((name, value)) if !value.is_empty() => format!("{name}=...").into(),
+        _ => raw.to_os_string(),
+    }
+}
+
+/// The error for what was `given`; what looks like a secret in it is not repeated.
 fn usage(name: &str, given: impl AsRef<OsStr>, problem: Problem) -> Error {
     let given = escape(given.as_ref().as_bytes()).to_string();
+    let given = without_tokens(&given);
+    let problem = Problem { why: without_tokens(&problem.why), ..problem };
     with(Error::new(Kind::Usage, format!("{name} cannot be `{given}`")), problem)
 }
 

@@ -9,6 +9,7 @@ pub mod merge;
 mod narrow;
 pub mod profiles;
 mod reader;
+mod redact;
 pub mod schema;
 pub mod secret_values;
 pub mod secrets;

@@ -127,6 +127,11 @@ impl<'a> Value<'a> {
         })
     }
 
+    /// [`Self::check`] without a word of `text`, which may be the value of a secret.
+    pub fn check_unseen<T>(self, text: &Text<'_>, parsed: Result<T, Problem>) -> Result<T> {
+        parsed.map_err(|problem| self.problem(text.span.clone(), problem))
+    }
+
     /// `value` with the place of this one.
     pub fn sourced<T>(self, value: T) -> Sourced<T> {
         Sourced::new(value, self.source.origin(self.key, self.value.span().start))

@@ -216,7 +216,7 @@ impl Walk<'_> {
             "environment.include_only" => tables.env_include_only = value.list(name_pattern)?,
             "environment.set" => {
                 for (name, text) in value.pairs()? {
-                    value.check(&text, values::no_nul(text.text))?;
+                    value.check_unseen(&text, values::no_nul(text.text))?;
                     self.variable(tables, value, &name, EnvValue::Set(text.text.to_owned()))?;
                 }
             }

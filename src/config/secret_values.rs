@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use super::values::{Base, GrantPath, grant_path, host_pattern};
 use super::words::Problem;
 use crate::policy::host_rule::{HostPattern, Hosts, Ports, StreamCheck};
-use crate::secrets::{Decode, FileError, FileMask, looks_like_token};
+use crate::secrets::{Decode, FileError, FileMask, looks_like_token, token_like};
 
 /// Reads a host where a secret is put in.
 ///
@@ -91,6 +91,12 @@ pub fn is_value_of_file(raw: &OsStr) -> bool {
     text.rsplit_once('=').is_some_and(|(_, hosts)| hosts.split(',').any(looks_like_token))
 }
 
+/// Whether a secret's value stands where the path of a file belongs: all of it looks like one. A file that is called so is
+/// written `./NAME`.
+pub fn is_value_for_path(raw: &OsStr) -> bool {
+    token_like(raw.as_bytes()).first().is_some_and(|token| *token == (0..raw.len()))
+}
+
 /// Reads the path of one file; `~` is the home.
 ///
 /// Fails on an empty path, a NUL byte, a glob's star, and a relative path where there is nothing that it could start from.
@@ -137,6 +143,17 @@ mod tests {
             "K",
         ] {
             assert!(!is_value_for_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_told_from_the_path_of_a_file() {
+        let is_value = |text: &str| is_value_for_path(OsStr::new(text));
+        for value in ["ghp_R3aLvAlUe0123456789abcdef", "0123456789abcdef0123456789abcdef"] {
+            assert!(is_value(value) && !is_value(&format!("./{value}")), "{value}");
+        }
+        for path in ["", "token", "keys.env", ".env", "my_long_file_name_2024.json", "GITHUB_TOKEN"] {
+            assert!(!is_value(path), "{path}");
         }
     }
 

@@ -255,7 +255,7 @@ fn command(value: Value<'_>) -> Result<Vec<String>> {
         return Err(value.problem(value.value.span(), Problem::new("it names no program")));
     }
     for word in &words {
-        value.check(word, values::no_nul(word.text))?;
+        value.check_unseen(word, values::no_nul(word.text))?;
     }
     Ok(words.into_iter().map(|word| word.text.to_owned()).collect())
 }

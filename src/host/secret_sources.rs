@@ -72,6 +72,11 @@ impl Values {
         Ok(Self(values))
     }
 
+    /// All of them, without their names.
+    pub fn all(self) -> Vec<Bytes> {
+        self.0.into_values().collect()
+    }
+
     /// Takes the value of `name`, which `origin` makes a secret.
     ///
     /// # Errors

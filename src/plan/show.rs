@@ -6,6 +6,7 @@ mod protection;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -19,16 +20,24 @@ use crate::policy::origin::{Layer, Sourced};
 use crate::policy::secrets::SecretRule;
 use crate::policy::{Hidden, NetworkRule, Policy, env};
 use crate::sanitize::escape;
+use crate::secrets::Concealed;
 use crate::terminal::Class;
 
 pub use self::protection::{protection, protection_json};
 
-/// Every rule of the policy, for people.
-pub fn rules(policy: &Policy) -> String {
+/// What is said where the value of a secret was typed. Every program can read a command line.
+const IN_ARGUMENTS: &str =
+    "is the value of a secret, or looks like one: in arguments every program of this machine can read it";
+
+/// Every rule of the policy, for people, without what `concealed` hides.
+pub fn rules(policy: &Policy, concealed: &Concealed) -> String {
     let mut out = String::new();
-    let command: Vec<String> =
-        policy.argv.iter().map(|argument| escape(argument.as_os_str()).to_string()).collect();
+    let command = policy.argv.iter().map(|argument| concealed.text(&argument.to_string_lossy()));
+    let command: Vec<String> = command.map(|argument| escape(&argument).to_string()).collect();
     line(&mut out, "command", &format!("{} ({})", command.join(" "), path(&policy.program)));
+    if policy.argv.iter().any(|argument| concealed.is_in(argument.as_bytes())) {
+        line(&mut out, "", &format!("*** {IN_ARGUMENTS}"));
+    }
     line(&mut out, "profile", &format!("{} ({})", word(&policy.profile.value), policy.profile.origin));
     line(&mut out, "agent", policy.agent.as_deref().unwrap_or("none"));
     line(&mut out, "project", &path(&policy.project));
@@ -101,7 +110,8 @@ pub fn rules(policy: &Policy) -> String {
     };
     let _ = writeln!(out, "  Landlock {landlock}; seccomp; {debuggers}");
     limits(&mut out, &policy.limits);
-    out
+    // The escaped form of a value may be another one: what was typed is hidden before it is escaped, as above.
+    concealed.text(&out)
 }
 
 /// Every operation in order, for people.
@@ -117,8 +127,14 @@ pub fn operations(plan: &Plan) -> String {
     out
 }
 
-/// The plan for programs.
-pub fn json(policy: &Policy, plan: &Plan) -> Value {
+/// The plan for programs, without what `concealed` hides.
+pub fn json(policy: &Policy, plan: &Plan, concealed: &Concealed) -> Value {
+    let mut json = whole(policy, plan);
+    concealed.json(&mut json);
+    json
+}
+
+fn whole(policy: &Policy, plan: &Plan) -> Value {
     json!({
         "command": policy.argv.iter().map(|argument| argument.to_string_lossy()).collect::<Vec<_>>(),
         "program": policy.program.to_string_lossy(),

@@ -16,6 +16,7 @@ use crate::sanitize::escape;
 use crate::sys::process::{own_signals, own_umask};
 
 use super::ahead::Ahead;
+use super::masking::concealed;
 use super::prepare::{Prepared, Request, prepare};
 
 /// The command whose run is explained when none is named: it is on every machine and no agent.
@@ -28,17 +29,19 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
     let command = if arguments.command.is_empty() { &any[..] } else { &arguments.command };
     let request =
         Request { options: &arguments.options, command, umask: own_umask(), ignored: own_signals() };
-    let prepared = prepare(&Host::read()?, &request, Ahead::start())?;
+    let host = Host::read()?;
+    let prepared = prepare(&host, &request, Ahead::start())?;
+    let concealed = concealed(&host, &prepared);
     if arguments.targets.is_empty() {
         let Prepared { policy, plan, trees, .. } = &prepared;
         let more = trees.first().map_or(&[][..], |tree| tree.more.as_slice());
         let watches = most_watches();
         if arguments.json {
-            let mut json = show::json(policy, plan);
+            let mut json = show::json(policy, plan, &concealed);
             json["protection"] = show::protection_json(policy, more, watches);
             return report::output_json(&format!("{json:#}"));
         }
-        let text = show::rules(policy) + &show::protection(policy, more, watches);
+        let text = show::rules(policy, &concealed) + &show::protection(policy, more, watches);
         return report::output(text.as_bytes());
     }
     let answers =
@@ -46,9 +49,9 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
     if arguments.json {
         let json = serde_json::to_string_pretty(&answers)
             .map_err(|error| Error::new(Kind::Setup, "cannot write JSON").because(error))?;
-        return report::output_json(&json);
+        return report::output_json(&concealed.text(&json));
     }
-    report::output(answers.iter().map(line).collect::<String>().as_bytes())
+    report::output(concealed.text(&answers.iter().map(line).collect::<String>()).as_bytes())
 }
 
 fn ask(prepared: &Prepared, target: &OsString) -> Result<Answer> {

@@ -2,6 +2,7 @@
 //! session lets the values be put in on the way to their hosts.
 
 mod authority;
+mod concealed;
 mod other_ways;
 mod revokes;
 mod seed;
@@ -22,10 +23,12 @@ use crate::policy::Policy;
 use crate::policy::bindings::{FileBinding, SecretBinding, SecretMode, ValueFrom};
 use crate::policy::trust::Trust;
 use crate::sanitize::escape;
-use crate::secrets::{FileMask, Secret, SecretValue, Sentinel, Vault, mask_file, sentinel};
+use crate::secrets::{Concealed, FileMask, Guess, Secret, SecretValue, Sentinel, Vault, mask_file, sentinel};
 
+use self::concealed::known;
 use super::prepare::Prepared;
 
+pub(super) use self::concealed::concealed;
 pub(super) use self::revokes::Revokes;
 
 /// What was made for a session.
@@ -37,13 +40,20 @@ pub(super) struct Masking {
     pub(super) inspector: Option<Arc<Inspector>>,
     /// What the user should know.
     pub(super) warnings: Vec<String>,
+    /// What keeps the values out of what is shown; nothing when no details are.
+    pub(super) concealed: Concealed,
 }
 
 /// Reads the values and makes what stands for them. What has to be revoked is in `revokes` from the moment that it is there.
 ///
 /// # Errors
 /// When a value is missing or cannot be masked: nothing runs then.
-pub(super) fn begin(host: &Host, prepared: &Prepared, revokes: &mut Revokes) -> Result<Masking> {
+pub(super) fn begin(
+    host: &Host,
+    prepared: &Prepared,
+    revokes: &mut Revokes,
+    details: bool,
+) -> Result<Masking> {
     let policy = &prepared.policy;
     let has_secrets = names(policy).next().is_some();
     if !has_secrets && !matches!(policy.trust, Trust::Session(_)) {
@@ -54,6 +64,14 @@ pub(super) fn begin(host: &Host, prepared: &Prepared, revokes: &mut Revokes) -> 
     let mut warnings = Vec::new();
     let secrets =
         if has_secrets { secrets(host, prepared, &mut late, revokes, &mut warnings)? } else { Vec::new() };
+    let concealed = if details {
+        let known = known(host, policy, &written(prepared));
+        let values = secrets.iter().map(|secret| secret.value.expose());
+        let values: Vec<&[u8]> = values.chain(known.iter().map(|value| value.as_slice())).collect();
+        Concealed::new(&values, Guess::Shown)
+    } else {
+        Concealed::default()
+    };
     let vault = Vault::new(secrets);
     warnings.extend(other_ways::close(&prepared.plan, &vault, &mut late));
     let inspector = match &policy.trust {
@@ -71,7 +89,13 @@ pub(super) fn begin(host: &Host, prepared: &Prepared, revokes: &mut Revokes) -> 
         // Nobody puts a value in anywhere, so that none is kept.
         Trust::Host(_) | Trust::Joined(..) | Trust::None => None,
     };
-    Ok(Masking { plan: Some(prepared.plan.completed(&late)?), inspector, warnings })
+    Ok(Masking { plan: Some(prepared.plan.completed(&late)?), inspector, warnings, concealed })
+}
+
+/// Where the jail writes, and so would choose what is read.
+fn written(prepared: &Prepared) -> Written {
+    let trees = prepared.trees.iter().map(|tree| tree.root.clone());
+    Written::new(trees.chain([prepared.policy.project.clone(), prepared.data.clone()]))
 }
 
 /// How the secrets that the jail has fakes for are called.
@@ -104,8 +128,7 @@ fn secrets(
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Secret>> {
     let policy = &prepared.policy;
-    let trees = prepared.trees.iter().map(|tree| tree.root.clone());
-    let written = Written::new(trees.chain([policy.project.clone(), prepared.data.clone()]));
+    let written = written(prepared);
     let seed = seed::of(&prepared.data, policy.seed.as_deref())?;
     let masked: Vec<&SecretBinding> =
         policy.bindings.iter().filter(|binding| binding.mode == SecretMode::Mask).collect();

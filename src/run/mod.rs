@@ -54,10 +54,12 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
             ended
         }
         None if arguments.json => {
-            report::output_json(&format!("{:#}", show::json(&prepared.policy, &prepared.plan)))
+            let concealed = masking::concealed(&host, &prepared);
+            report::output_json(&format!("{:#}", show::json(&prepared.policy, &prepared.plan, &concealed)))
         }
         None => {
-            let mut text = show::rules(&prepared.policy);
+            let concealed = masking::concealed(&host, &prepared);
+            let mut text = show::rules(&prepared.policy, &concealed);
             if arguments.loudness.verbosity() == Verbosity::Verbose {
                 text.push_str(&show::operations(&prepared.plan));
             }

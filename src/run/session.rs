@@ -69,7 +69,8 @@ pub(super) fn run(
     let published = publish(plan)?;
     // A signal from here on ends the session, and not us alone: what was made for it is revoked.
     let mut supervisor = Supervisor::new(&plan.inner.ignored, published)?;
-    let Masking { plan: completed, inspector, warnings } = masking::begin(host, prepared, revokes)?;
+    let Masking { plan: completed, inspector, warnings, concealed } =
+        masking::begin(host, prepared, revokes, reporter.has_details())?;
     let plan = completed.as_ref().unwrap_or(plan);
     for warning in &warnings {
         reporter.warn(warning);
@@ -115,7 +116,7 @@ pub(super) fn run(
     for line in lines(&policy.secrets, policy.profile.value) {
         reporter.start_line(&line);
     }
-    reporter.details(|| show::rules(policy));
+    reporter.details(|| show::rules(policy, &concealed));
     if std::process::id().is_multiple_of(PRUNE_EVERY) {
         // Beside the command: the launch does not wait for it.
         let logs = prepared.state.join(LOG);

@@ -6,6 +6,7 @@
 
 mod automaton;
 mod basic;
+mod conceal;
 mod decode;
 mod file;
 mod forms;
@@ -20,6 +21,7 @@ mod value;
 mod vault;
 mod whole;
 
+pub use conceal::{Concealed, Guess, token_like, without_tokens};
 pub use decode::Decode;
 pub use file::{FileError, FileMask, MaskedFile, mask_file};
 pub use jwt::jwt;

@@ -109,7 +109,7 @@ const KNOWN: &[Known] = &[
 pub fn looks_like_token(text: &str) -> bool {
     let has = |test: fn(&u8) -> bool| text.as_bytes().iter().any(test);
     let digits = has(u8::is_ascii_digit);
-    let known = KNOWN.iter().any(|known| text.starts_with(known.prefix));
+    let known = has_known_prefix(text);
     if text.contains('.') {
         let jwt = text.starts_with("eyJ") && text.len() > 40;
         let dotted = KNOWN.iter().any(|known| known.prefix.ends_with('.') && text.starts_with(known.prefix));
@@ -121,6 +121,11 @@ pub fn looks_like_token(text: &str) -> bool {
     let underscore = text.contains('_');
     let whole = text.len() >= 32 && !text.contains('-');
     known && underscore || digits && text.len() > 15 && (known || underscore) || digits && whole
+}
+
+/// Whether `text` begins like a known token.
+pub(super) fn has_known_prefix(text: &str) -> bool {
+    KNOWN.iter().any(|known| text.starts_with(known.prefix))
 }
 
 /// One byte of a value that its sentinel does not keep, and what may stand there.

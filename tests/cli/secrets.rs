@@ -439,6 +439,95 @@ fn what_is_more_than_a_token_is_refused_and_a_value_is_not_repeated() {
 }
 
 #[test]
+fn a_value_that_was_typed_is_shown_nowhere() {
+    let token = "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    let env = TestEnv::new().var("TOKEN", token);
+    let filed = env.file(env.home().join("keys.env"), "FILED=filed-R3aLvAlUe0123456789abcdef\n");
+    std::fs::set_permissions(&filed, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("chmod");
+    let plain = env.file(env.home().join("plain"), "plain-R3aLvAlUe0123456789abcdef\n");
+    let printed = "AbC0123456789xyzabcDEF0123456789";
+    env.config(&format!(
+        "[network]\nallow = [\"a.test\"]\n[secrets]\nPRINTED = {{ hosts = [\"a.test\"], from = [\"echo\", \"{printed}\"] }}\n\
+         DENIED = {{ mode = \"deny\" }}\n"
+    ));
+    let env = env.var("DENIED", "denied-R3aLvAlUe0123456789abcdef");
+    let file = format!("{}=a.test", plain.display());
+    let flags = ["--secret", "TOKEN=a.test", "--secret-file", &file];
+    let flags = [&flags[..], &["--env-file", filed.to_str().unwrap(), "--secret", "FILED=a.test"]].concat();
+    let typed =
+        format!("Bearer {token} {printed} filed-R3aLvAlUe0123456789abcdef plain-R3aLvAlUe0123456789abcdef");
+    let command = ["--", "echo", "word", &typed, "denied-R3aLvAlUe0123456789abcdef"];
+    for (how, said) in [
+        (&["--dry-run"][..], "echo word Bearer *** "),
+        (&["--dry-run", "-v"], "echo word Bearer *** "),
+        (&["--dry-run", "--json"], "Bearer *** "),
+        (&["explain"], "echo word Bearer *** "),
+        (&["explain", "--json"], "Bearer *** "),
+        (&["explain", "TOKEN", "PRINTED"], "its value is what `echo ***` prints"),
+        (&["-v"], "echo word Bearer *** "),
+    ] {
+        let (first, rest) = how.split_at(usize::from(how[0] == "explain"));
+        let output = env.jail([first, &flags, rest, &command].concat());
+        let shown = output.ok().to_owned() + &output.stderr;
+        assert!(shown.contains(said), "{how:?}: {output:#?}");
+        for secret in [token, printed, "R3aLvAlUe"] {
+            // What is denied is no fake, and the command itself prints what was typed.
+            let ours = if how == ["-v"] { &output.stderr } else { &shown };
+            assert!(!ours.contains(secret), "{how:?}: {secret}: {output:#?}");
+        }
+    }
+    let ran = env.jail([&flags[..], &command].concat());
+    assert!(ran.stderr.contains("every program can read a command line"), "{ran:#?}");
+    assert!(!ran.ok().contains(token) && !ran.stdout.contains("filed-R3aL"), "{ran:#?}");
+}
+
+#[test]
+fn an_error_about_a_file_or_an_option_does_not_repeat_a_value() {
+    let env = TestEnv::new();
+    let token = "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    for value in ["hunter2", token] {
+        for line in [
+            format!("[secrets]\nT = {{ value = \"{value}\" }}"),
+            format!("[secrets]\nT = \"{value}\""),
+            format!("[secrets]\nT = {value}"),
+            format!("[secrets]\nT = \"{value}"),
+            format!("[secrets]\nT = [\"{value}\"]"),
+            format!("[secrets]\nT = {{ from = \"{value}\" }}"),
+            format!("[secrets.T]\nvalue = '{value}'"),
+            format!("secrets.T.value = '{value}'"),
+            format!("[[secrets.files]]\ncontent = \"{value}\""),
+            format!("[environment]\nT = \"{value}\""),
+            format!("[environment]\nset = {{ T = \"{value}\", U = 1 }}"),
+            format!("[environment]\nset = {{ HOME = \"{value}\" }}"),
+            format!("[environment]\nset = {{ T = \"{value}\\u0000\" }}"),
+            format!("[network]\nupstream_proxy = \"http://me:{value}@\""),
+            format!("[agents.claude.secrets]\nT = \"{value}\""),
+        ] {
+            env.config(&line);
+            let output = env.jail(["--", "true"]);
+            assert!(output.refused().contains("config.toml:"), "{line}: {output:#?}");
+            assert!(!output.stderr.contains(value), "{line}: {output:#?}");
+        }
+    }
+    env.config("");
+    for args in [
+        ["--env", "=hunter2"],
+        ["--env", "HOME=hunter2"],
+        ["--secret", "T=x,ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"],
+        ["--secret", "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"],
+        ["--secret-file", "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789=a.test"],
+        ["--env-file", "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"],
+    ] {
+        let output = env.jail([args[0], args[1], "--", "true"]);
+        output.refused();
+        assert!(
+            !output.stderr.contains("hunter2") && !output.stderr.contains(token),
+            "{args:?}: {output:#?}"
+        );
+    }
+}
+
+#[test]
 fn the_agent_and_the_user_are_told_what_is_a_fake() {
     let env = TestEnv::new().var("TOKEN", KEY);
     env.config(

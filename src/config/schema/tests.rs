@@ -212,7 +212,7 @@ fn an_error_cites_the_place_and_the_nearest_key() {
         (
             "[environment]\nset = { HOME = \"/x\" }",
             "/c.toml:2:9: `HOME` is no good for `environment.set`; HOME is the jail's own; --home and --state say what \
-             is in it\n  2 | set = { HOME = \"/x\" }\n    |         ^^^^",
+             is in it\n  2 | set = { HOME = \"**\" }\n    |         ^^^^",
         ),
         (
             "network = 5",

@@ -8,6 +8,10 @@ use crate::plan::late::Late;
 use crate::sanitize::escape;
 use crate::secrets::Vault;
 
+/// What is said of an argument, which is outside as it was typed.
+const TYPED: &str = "; outside every program can read a command line, where your shell put it: let a shell inside do that, \
+                     as in sh -c 'curl -H \"Authorization: Bearer $NAME\" ...' with single quotes";
+
 /// Puts fakes for values in what goes into the jail. Returns a line that says where, if anywhere.
 pub(super) fn close(plan: &Plan, vault: &Vault, late: &mut Late) -> Option<String> {
     let scrubbed = |bytes: &[u8]| {
@@ -28,14 +32,20 @@ pub(super) fn close(plan: &Plan, vault: &Vault, late: &mut Late) -> Option<Strin
         let clean = scrubbed(argument);
         late.arguments.extend(clean.map(|clean| (position, clean)));
     }
-    match late.arguments.len() {
-        0 => {}
-        1 => places.push("an argument of the command".to_owned()),
-        count => places.push(format!("{count} arguments of the command")),
-    }
+    let typed = match late.arguments.len() {
+        0 => "",
+        1 => {
+            places.push("an argument of the command".to_owned());
+            TYPED
+        }
+        count => {
+            places.push(format!("{count} arguments of the command"));
+            TYPED
+        }
+    };
     (!places.is_empty()).then(|| {
         format!(
-            "the value of a secret is also in {}: the jail gets the fake there as well",
+            "the value of a secret is also in {}: the jail gets the fake there as well{typed}",
             places.join(", ")
         )
     })
