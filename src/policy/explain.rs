@@ -1,5 +1,7 @@
 //! Why one path, host or variable is, or is not, in the jail.
 
+mod fakes;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -217,7 +219,7 @@ fn explain_variable(policy: &Policy, name: &str) -> Answer {
     };
     // The value alone names a socket that is not there.
     let hint = things::table::grant_of(name).map(|grant| format!("--grant {grant}"));
-    answer("unset", why, Some(hint.unwrap_or_else(|| format!("--env {name}"))))
+    answer("unset", why, Some(hint.unwrap_or_else(|| fakes::options(policy, name))))
 }
 
 fn explain_host(policy: &Policy, own: &[IpAddr], question: &str) -> Answer {

@@ -419,6 +419,45 @@ fn explain_says_where_a_value_is_from_and_which_way_a_host_is_reached() {
 }
 
 #[test]
+fn a_credential_is_explained_with_the_way_to_a_fake_first() {
+    let env = TestEnv::new().var("GITHUB_TOKEN", KEY).var("MY_TOKEN", KEY).var("OPENAI_API_KEY", KEY);
+    let hint = |flags: &[&str], name: &str| {
+        let output = env.jail([&["explain"], flags, &[name]].concat());
+        let line = output.ok().trim_end().to_owned();
+        line.split_once("; to change it: ").unwrap_or_else(|| panic!("{line}")).1.to_owned()
+    };
+    let github = "--secret GITHUB_TOKEN=api.github.com";
+    let fake = |name: &str| {
+        format!(", and the jail has a fake that works there over HTTPS; --env {name} gives it the real one")
+    };
+    for (flags, name, want) in [
+        (&[][..], "GITHUB_TOKEN", format!("{github} --allow-host api.github.com")),
+        (&["--allow-host", ".github.com"], "GITHUB_TOKEN", github.to_owned()),
+        (
+            &["--network", "off"],
+            "GITHUB_TOKEN",
+            format!("{github} --network filtered --allow-host api.github.com"),
+        ),
+        (&[], "MY_TOKEN", "--secret MY_TOKEN=HOST --allow-host HOST".to_owned()),
+        (
+            &[],
+            "OPENAI_API_KEY",
+            "--secret OPENAI_API_KEY=api.openai.com --allow-host api.openai.com".to_owned(),
+        ),
+    ] {
+        assert_eq!(hint(flags, name), want + &fake(name), "{flags:?} {name}");
+    }
+    assert_eq!(hint(&["--network", "open"], "GITHUB_TOKEN"), "--env GITHUB_TOKEN", "there are no fakes");
+    assert_eq!(hint(&[], "MY_FLAG"), "--env MY_FLAG");
+    assert_eq!(hint(&[], "ANTHROPIC_BASE_URL"), "--env ANTHROPIC_BASE_URL");
+    // What is said is what works.
+    let flags = ["--secret", "GITHUB_TOKEN=api.github.com", "--allow-host", "api.github.com"];
+    let set = env
+        .jail([&flags[..], &["--", "sh", "-c", "test -n \"$GITHUB_TOKEN\" && echo $GITHUB_TOKEN"]].concat());
+    assert!(set.ok().len() == KEY.len() + 1 && !set.stdout.contains(KEY), "{set:#?}");
+}
+
+#[test]
 fn what_is_more_than_a_token_is_refused_and_a_value_is_not_repeated() {
     let env = TestEnv::new();
     let token = "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

@@ -261,7 +261,7 @@ fn fakes(text: &mut String, bound: &Bound) {
     let mut masked = bound.masked().peekable();
     if masked.peek().is_none() {
         text.push_str(
-            "secrets: none of the user's credentials are here; a variable comes in by --env NAME, or as a fake by --secret NAME=HOST\n",
+            "secrets: none of the user's credentials are here; a variable comes in as a fake by --secret NAME=HOST, or as it is by --env NAME\n",
         );
         return;
     }
