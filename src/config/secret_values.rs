@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use super::values::{Base, GrantPath, grant_path, host_pattern};
 use super::words::Problem;
 use crate::policy::host_rule::{HostPattern, Hosts, Ports, StreamCheck};
-use crate::secrets::{Decode, FileError, FileMask, looks_like_token, token_like};
+use crate::secrets::{FileError, FileMask, looks_like_token, token_like};
 
 /// Reads a host where a secret is put in.
 ///
@@ -112,7 +112,7 @@ pub fn secret_path(raw: &OsStr, base: Base<'_>) -> Result<PathBuf, Problem> {
 
 /// Reads a regular expression that finds secrets in a file. Fails when it is none, or has no group.
 pub fn extract(text: &str) -> Result<String, Problem> {
-    match FileMask::new(Some(text), Decode::Plain, Vec::new()) {
+    match FileMask::new(Some(text), None, Vec::new()) {
         Ok(_) => Ok(text.to_owned()),
         Err(FileError::NoGroup) => Err(Problem::new("the expression has no group that says what is secret")
             .hint("put parentheses around that part")),

@@ -56,8 +56,8 @@ pub struct FileBinding {
     pub places: Places,
     /// A regular expression whose first group is the secret; `None` when the whole file is it.
     pub extract: Option<String>,
-    /// The form of the secret.
-    pub decode: Decode,
+    /// The form of the secret; `None` when nobody says it.
+    pub decode: Option<Decode>,
     /// The claims of a token that are fakes as well.
     pub mask_claims: Vec<String>,
     /// Who says so.

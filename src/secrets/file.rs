@@ -6,7 +6,7 @@ use regex::bytes::Regex;
 
 use super::decode::Decode;
 use super::forms;
-use super::jwt::jwt;
+use super::jwt::{is_jwt, jwt};
 use super::sentinel::{Sentinel, ShapeError, sentinel};
 use super::stream::{Stream, Table, What};
 use super::structure::{Structure, structure};
@@ -19,14 +19,19 @@ const MOST: usize = 256;
 #[derive(Debug, Clone)]
 pub struct FileMask {
     extract: Option<Regex>,
-    decode: Decode,
+    decode: Option<Decode>,
     mask_claims: Vec<String>,
 }
 
 impl FileMask {
-    /// The first group of every match of `extract`, or the whole content. Fails when `extract` cannot be read, or has no
+    /// The first group of every match of `extract`, or the whole content, in the form `decode`, which is plain when it is not said.
+    /// Fails when `extract` cannot be read, or has no
     /// group.
-    pub fn new(extract: Option<&str>, decode: Decode, mask_claims: Vec<String>) -> Result<Self, FileError> {
+    pub fn new(
+        extract: Option<&str>,
+        decode: Option<Decode>,
+        mask_claims: Vec<String>,
+    ) -> Result<Self, FileError> {
         let extract =
             extract.map(Regex::new).transpose().map_err(|error| FileError::Extract(summary(&error)))?;
         if extract.as_ref().is_some_and(|regex| regex.captures_len() < 2) {
@@ -45,7 +50,11 @@ impl FileMask {
             if value.contains(&b'\n') {
                 return Err(FileError::Lines);
             }
-            return Ok(vec![SecretValue::new(value.to_vec())?]);
+            let value = SecretValue::new(value.to_vec())?;
+            if self.decode.is_none() && is_jwt(&value) {
+                return Err(FileError::Jwt);
+            }
+            return Ok(vec![value]);
         };
         let mut values: Vec<SecretValue> = Vec::new();
         for captures in extract.captures_iter(content) {
@@ -98,6 +107,13 @@ pub enum FileError {
     /// Without `extract`, more than a secret.
     #[error("{0}")]
     Structured(Structure),
+    /// Without `extract` and `decode`, a JSON Web Token.
+    #[error(
+        "it is a JSON Web Token, and a fake of it as plain text could be read by no program that looks into it; say so in \
+         [[secrets.files]] of your configuration: decode = \"jwt\", and its claims stay readable; or \"plain\" for programs that \
+         only send it"
+    )]
+    Jwt,
     /// What was found is no value.
     #[error(transparent)]
     Value(#[from] ValueError),
@@ -119,8 +135,8 @@ pub fn mask_file(
     for value in spec.values(content)? {
         let taken: Vec<&Sentinel> = taken.iter().copied().chain(found.iter().map(|(_, one)| one)).collect();
         let sentinel = match spec.decode {
-            Decode::Plain => sentinel(seed, path_name, &value, &taken)?,
-            Decode::Jwt => jwt(seed, path_name, &value, &spec.mask_claims, &taken)?,
+            None | Some(Decode::Plain) => sentinel(seed, path_name, &value, &taken)?,
+            Some(Decode::Jwt) => jwt(seed, path_name, &value, &spec.mask_claims, &taken)?,
         };
         found.push((value, sentinel));
     }
@@ -149,7 +165,7 @@ mod tests {
     const B: &str = "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
     fn masked(content: &str, extract: Option<&str>) -> Result<MaskedFile, FileError> {
-        let mask = FileMask::new(extract, Decode::Plain, Vec::new())?;
+        let mask = FileMask::new(extract, None, Vec::new())?;
         mask_file(&Seed::new([1; 32]), "/home/u/.npmrc", content.as_bytes(), &mask, &[])
     }
 
@@ -208,10 +224,84 @@ mod tests {
         assert_eq!(masked(&content, Some(extract)).unwrap().found.len(), 1, "{said}");
     }
 
+    const TOKEN: &str =
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+
+    #[test]
+    fn a_file_that_is_a_token_says_how_its_fake_is_one() {
+        let said = masked(&format!("{TOKEN}\n"), None).unwrap_err();
+        assert_eq!(said, FileError::Jwt);
+        assert!(said.to_string().contains("decode = \"jwt\"") && !said.to_string().contains("eyJ"), "{said}");
+        let copy = |decode| {
+            let mask = FileMask::new(None, Some(decode), Vec::new()).unwrap();
+            let masked = mask_file(&Seed::new([1; 32]), "/f", TOKEN.as_bytes(), &mask, &[]).unwrap();
+            String::from_utf8(masked.copy).unwrap()
+        };
+        let fake = copy(Decode::Jwt);
+        assert!(fake.starts_with("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.") && fake != TOKEN, "{fake}");
+        assert!(!copy(Decode::Plain).contains("eyJzdWIiOiJqYW5lIn0"));
+    }
+
+    #[test]
+    fn what_is_proposed_for_a_file_leaves_all_but_its_secrets() {
+        for (content, kept, is_jwt) in [
+            (
+                format!("https://longusername1234:{A}@github.test\n"),
+                vec!["longusername1234", "@github.test"],
+                false,
+            ),
+            (
+                format!("https://me:{A}@github.test\nhttps://longusername1234:{B}@a.test/x\n"),
+                vec!["https://me:", "longusername1234", "@a.test/x"],
+                false,
+            ),
+            (
+                format!("machine registry.long-name-2024.test login longusername1234 password {A}\n"),
+                vec!["machine registry.long-name-2024.test login longusername1234 password "],
+                false,
+            ),
+            (
+                format!(
+                    "machine a.test\n  login longusername1234\n  password {A}\n\ndefault password \"{B}\" login me\n"
+                ),
+                vec!["login longusername1234", "default password \"", "login me"],
+                false,
+            ),
+            (
+                format!("[global]\nindex-url = https://longusername1234:{A}@pypi.test/simple\n"),
+                vec!["longusername1234"],
+                false,
+            ),
+            (format!("{{\"id\": \"1\", \"token\": \"{TOKEN}\"}}"), vec!["\"id\": \"1\""], true),
+            (
+                format!("//npm.test/:_auth={A}\nregistry=https://npm.test/\n"),
+                vec!["registry=https://npm.test/"],
+                false,
+            ),
+        ] {
+            let said = masked(&content, None).unwrap_err().to_string();
+            let extract = said.split('\'').nth(1).unwrap_or_else(|| panic!("{content}: {said}"));
+            let decode = said.contains("decode = \"jwt\"").then_some(Decode::Jwt);
+            assert_eq!(decode.is_some(), is_jwt, "{content}: {said}");
+            let mask = FileMask::new(Some(extract), decode, Vec::new()).unwrap();
+            let masked = mask_file(&Seed::new([1; 32]), "/f", content.as_bytes(), &mask, &[]);
+            let masked = masked.unwrap_or_else(|error| panic!("{content}: {said}: {error}"));
+            let copy = String::from_utf8(masked.copy).unwrap();
+            for part in kept {
+                assert!(copy.contains(part), "{content}: {said}: {copy}");
+            }
+            for secret in [A, B, TOKEN] {
+                assert!(!copy.contains(secret) && !said.contains(secret), "{content}: {said}: {copy}");
+            }
+            assert!(!said.contains("longusername"), "{said}");
+        }
+    }
+
     #[test]
     fn a_token_in_a_file_becomes_a_token() {
-        let token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
-        let mask = FileMask::new(Some("\"access\":\"([^\"]+)\""), Decode::Jwt, vec!["sub".into()]).unwrap();
+        let token = TOKEN;
+        let mask =
+            FileMask::new(Some("\"access\":\"([^\"]+)\""), Some(Decode::Jwt), vec!["sub".into()]).unwrap();
         let content = format!("{{\"access\":\"{token}\"}}");
         let masked = mask_file(&Seed::new([1; 32]), "/f", content.as_bytes(), &mask, &[]).unwrap();
         let copy = String::from_utf8(masked.copy).unwrap();

@@ -4,10 +4,12 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::jwt::is_jwt;
 use super::shapes::looks_like_token;
+use super::value::SecretValue;
 
 /// Names that an example has.
-const NAMED: usize = 3;
+const NAMED: usize = 16;
 /// The longest of them.
 const LONGEST: usize = 64;
 
@@ -20,6 +22,10 @@ pub enum Form {
     Equals,
     /// `name: value`, as in YAML.
     Colon,
+    /// URLs with a login and a password in them, as in `.git-credentials`.
+    Login,
+    /// `machine`, `login` and `password`, in one line or in many.
+    Netrc,
     /// One line with white space or quotes in it.
     Words,
 }
@@ -30,6 +36,8 @@ pub struct Structure {
     form: Form,
     /// Names whose values look like secrets, of letters, digits and `_-.:/@` alone.
     names: Vec<String>,
+    /// Whether the value of each of these is a JSON Web Token.
+    is_jwt: bool,
 }
 
 impl fmt::Display for Structure {
@@ -39,6 +47,8 @@ impl fmt::Display for Structure {
             Form::Json => "it is JSON",
             Form::Equals => "it has lines like `name = value`",
             Form::Colon => "it has lines like `name: value`",
+            Form::Login => "it has a login and a password in a URL",
+            Form::Netrc => "it has the words machine, login and password",
             Form::Words => "it holds white space or quotes",
         };
         write!(
@@ -47,6 +57,9 @@ impl fmt::Display for Structure {
              replaced; say which part is the secret, in [[secrets.files]] of your configuration: extract = '{}'",
             self.extract()
         )?;
+        if self.is_jwt {
+            f.write_str(", and decode = \"jwt\", for it is a JSON Web Token")?;
+        }
         if self.form == Form::Words { f.write_str(", or '(.+)' for the whole line") } else { Ok(()) }
     }
 }
@@ -64,6 +77,8 @@ impl Structure {
             Form::Json => format!(r#""{names}"\s*:\s*"([^"]+)""#),
             Form::Equals => format!(r#"(?m)^\s*(?:export\s+)?"?{names}"?\s*=\s*"?([^"\s]+)"#),
             Form::Colon => format!(r#"(?m)^\s*"?{names}"?:\s+"?([^"\s]+)"#),
+            Form::Login => r#"://[^:@/\s]*:([^@/\s]+)@"#.to_owned(),
+            Form::Netrc => r#"\bpassword\s+"?([^"\s]+)"#.to_owned(),
             Form::Words => r#"([^\s"]{16,})"#.to_owned(),
         }
     }
@@ -75,27 +90,53 @@ pub(super) fn structure(content: &[u8]) -> Option<Structure> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim();
     let json = serde_json::from_str::<Value>(text).ok().filter(|json| json.is_object() || json.is_array());
     if json.is_some() || text.starts_with('{') {
-        let mut names = Vec::new();
+        let mut names = Names::default();
         if let Some(json) = &json {
             collect(json, &mut names);
         }
-        return Some(Structure { form: Form::Json, names });
+        return Some(names.of(Form::Json));
+    }
+    if is_netrc(text) {
+        return Some(Names::default().of(Form::Netrc));
     }
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
-    let mut found: Option<Structure> = None;
+    let mut found: Option<(Form, Names)> = None;
     for (form, name, value) in lines.filter_map(pair) {
-        let found = found.get_or_insert_with(|| Structure { form, names: Vec::new() });
-        if found.form == form && telling(name, value) {
-            add(&mut found.names, name);
+        let (known, names) = found.get_or_insert_with(|| (form, Names::default()));
+        if *known == form && telling(name, value) {
+            names.add(name, value);
         }
     }
+    // Where a name tells it, that is what counts.
+    if found.as_ref().is_none_or(|(_, names)| names.names.is_empty())
+        && text.split_whitespace().any(has_login)
+    {
+        return Some(Names::default().of(Form::Login));
+    }
+    let found = found.map(|(form, names)| names.of(form));
     let is_section = |line: &str| line.starts_with('[') && line.ends_with(']');
     if found.is_none() && text.lines().any(|line| is_section(line.trim())) {
-        return Some(Structure { form: Form::Equals, names: Vec::new() });
+        return Some(Names::default().of(Form::Equals));
     }
     let is_words =
         || !text.contains('\n') && text.contains(|sign: char| sign.is_whitespace() || "\"'`".contains(sign));
-    found.or_else(|| is_words().then(|| Structure { form: Form::Words, names: Vec::new() }))
+    found.or_else(|| is_words().then(|| Names::default().of(Form::Words)))
+}
+
+/// Whether a text is what `ftp`, curl and git read as `.netrc`.
+fn is_netrc(text: &str) -> bool {
+    let mut words =
+        text.lines().filter(|line| !line.trim_start().starts_with('#')).flat_map(str::split_whitespace);
+    matches!(words.next(), Some("machine" | "default")) && words.any(|word| word == "password")
+}
+
+/// Whether a word is, or ends in, a URL with a password.
+fn has_login(word: &str) -> bool {
+    let login = |(_, rest): (&str, &str)| {
+        let login = rest.split(['/', '?', '#']).next()?.rsplit_once('@')?.0;
+        login.split_once(':').filter(|(_, password)| !password.is_empty()).map(|_| ())
+    };
+    word.split_once("://").and_then(login).is_some()
 }
 
 /// A line's name and value. The padding of base64 is none, nor is the colon in a login or a URL.
@@ -126,27 +167,47 @@ fn is_name(text: &str) -> bool {
 
 /// Whether a value looks like a secret, or is called one.
 fn telling(name: &str, value: &str) -> bool {
+    // `_auth` of npm, `auth` of docker.
     const WORDS: [&str; 6] = ["token", "secret", "key", "password", "passwd", "credential"];
     let name = name.to_ascii_lowercase();
     let is_word = value.len() >= 12 && !value.contains(char::is_whitespace);
-    looks_like_token(value) || is_word && WORDS.iter().any(|word| name.contains(word))
+    looks_like_token(value)
+        || is_word && (name.ends_with("auth") || WORDS.iter().any(|word| name.contains(word)))
 }
 
-/// A name that is a token itself is not shown.
-fn add(names: &mut Vec<String>, name: &str) {
-    let is_new = !names.iter().any(|known| known == name);
-    if names.len() < NAMED && is_new && is_name(name) && !looks_like_token(name) {
-        names.push(name.to_owned());
+/// The names whose values look like secrets.
+#[derive(Default)]
+struct Names {
+    names: Vec<String>,
+    /// How many of the values are JSON Web Tokens, and how many there are.
+    tokens: usize,
+    all: usize,
+}
+
+impl Names {
+    /// A name that is a token itself is not shown.
+    fn add(&mut self, name: &str, value: &str) {
+        let token = SecretValue::new(value.as_bytes().to_vec()).is_ok_and(|value| is_jwt(&value));
+        self.tokens += usize::from(token);
+        self.all += 1;
+        let is_new = !self.names.iter().any(|known| known == name);
+        if self.names.len() < NAMED && is_new && is_name(name) && !looks_like_token(name) {
+            self.names.push(name.to_owned());
+        }
+    }
+
+    fn of(self, form: Form) -> Structure {
+        Structure { form, is_jwt: self.all > 0 && self.tokens == self.all, names: self.names }
     }
 }
 
 /// As deep as the parser goes, which has a bound.
-fn collect(json: &Value, names: &mut Vec<String>) {
+fn collect(json: &Value, names: &mut Names) {
     match json {
         Value::Object(fields) => {
             for (name, value) in fields {
                 match value {
-                    Value::String(value) if telling(name, value) => add(names, name),
+                    Value::String(value) if telling(name, value) => names.add(name, value),
                     value => collect(value, names),
                 }
             }

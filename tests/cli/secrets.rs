@@ -567,6 +567,43 @@ fn an_error_about_a_file_or_an_option_does_not_repeat_a_value() {
 }
 
 #[test]
+fn what_is_proposed_for_a_file_works_for_it() {
+    let env = TestEnv::new();
+    let token = "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+    for (name, content, secret, kept) in [
+        (
+            ".git-credentials",
+            format!("https://longusername1234:{token}@a.test\n"),
+            token,
+            "https://longusername1234:ghp_",
+        ),
+        (
+            ".netrc",
+            format!("machine a.test login longusername1234 password {token}\n"),
+            token,
+            "login longusername1234 password ghp_",
+        ),
+        ("jwt", format!("{jwt}\n"), jwt, "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqYW5lIn0."),
+    ] {
+        let file = env.file(env.home().join(name), &content);
+        env.config("[network]\nallow = [\"a.test\"]\n");
+        let refused = env.jail(["--secret-file", &format!("{}=a.test", file.display()), "--", "true"]);
+        let said = refused.refused().to_owned();
+        let extract = said.split("extract = ").nth(1).and_then(|rest| rest.split('\'').nth(1));
+        let keys = match extract {
+            Some(extract) => format!("extract = '{extract}'"),
+            None => "decode = \"jwt\"".to_owned(),
+        };
+        assert!(said.contains(&keys), "{said}");
+        env.config(&format!("[network]\nallow = [\"a.test\"]\n[[secrets.files]]\npath = \"~/{name}\"\nhosts = [\"a.test\"]\n{keys}\n"));
+        let shown = env.jail(["--", "cat", file.to_str().unwrap()]);
+        assert!(shown.ok().contains(kept) && !shown.stdout.contains(secret), "{shown:#?}");
+        assert_eq!(shown.stdout.len(), content.len(), "{shown:#?}");
+    }
+}
+
+#[test]
 fn the_agent_and_the_user_are_told_what_is_a_fake() {
     let env = TestEnv::new().var("TOKEN", KEY);
     env.config(

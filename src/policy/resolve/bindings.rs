@@ -20,7 +20,7 @@ use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::{Layer, Origin, Sourced};
 use crate::policy::{Facts, env};
 use crate::sanitize::escape;
-use crate::secrets::{Decode, SecretValue, Seed, sentinel};
+use crate::secrets::{SecretValue, Seed, sentinel};
 
 pub(super) use self::allowed::check;
 use self::elsewhere::leads_elsewhere;
@@ -222,7 +222,7 @@ fn files(settings: &Settings, warnings: &mut Vec<String>) -> Result<Vec<FileBind
             hosts,
             places: entry.places.unwrap_or_default(),
             extract: entry.extract.clone(),
-            decode: entry.decode.unwrap_or(Decode::Plain),
+            decode: entry.decode,
             mask_claims: entry.mask_claims.clone().unwrap_or_default(),
             origin: entry.origin.clone(),
         });
