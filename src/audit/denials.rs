@@ -119,7 +119,13 @@ impl Cause {
     fn hint(self, denied: &[(&Target, &Denied)]) -> String {
         let example = denied.iter().find_map(|(target, denied)| Some((target, denied.allow.as_ref()?)));
         match (self, example) {
-            (Self::NotAllowed, _) => "allow one with --allow-host".to_owned(),
+            (Self::NotAllowed, _) => {
+                let shown = denied.iter().take(SHOWN);
+                let meant = shown.filter_map(|(target, denied)| {
+                    Some(format!("; did you mean {} for {}?", denied.meant.as_ref()?, target.host))
+                });
+                format!("allow one with --allow-host{}", meant.collect::<String>())
+            }
             (Self::Request, Some((target, rule))) => format!(
                 "the log says for each what would allow it, such as \"{rule}\" in allow of [[network.http]] for {}",
                 target.host
@@ -170,6 +176,7 @@ impl Targets {
             denied.reason = bounded(reason.trim_start_matches("ai-jail: "));
         }
         denied.allow = decision.allow.as_deref().map(bounded);
+        denied.meant = decision.meant.as_deref().map(bounded_host);
     }
 
     /// The most frequent ones first.
@@ -205,10 +212,12 @@ impl Target {
 #[derive(Debug, Clone, Default)]
 struct Denied {
     count: u64,
-    /// The last line that the jail was told: it names the rule and the flag that would allow it.
+    /// The last line that the jail was told, and what only the user is: it names the rule and the flag that would allow it.
     reason: String,
     /// The HTTP rule that would allow it.
     allow: Option<String>,
+    /// The allowed host that was perhaps meant.
+    meant: Option<String>,
 }
 
 /// A question for a name has no port.
@@ -295,6 +304,20 @@ mod tests {
             denials.count(&NetDecision { request: None, code: None, ..request(&host, "", 1) });
         }
         assert!(denials.asked[&Cause::NotAllowed].by_target.len() <= MAX_HOSTS);
+    }
+
+    #[test]
+    fn a_misspelt_host_is_told_beside_the_list() {
+        let host = |host: &str| NetDecision { request: None, code: None, ..request(host, "", 1) };
+        let hosts = ["b.example", "c.example", "d.example"].map(host);
+        let misspelt = NetDecision { meant: Some("api.example".to_owned()), count: 2, ..host("apj.example") };
+        assert_eq!(
+            lines(hosts.into_iter().chain([misspelt])),
+            [
+                "denied 5 connections: apj.example:443 (2), b.example:443 (1), c.example:443 (1), d.example:443 (1); allow one \
+              with --allow-host; did you mean api.example for apj.example?"
+            ]
+        );
     }
 
     #[test]

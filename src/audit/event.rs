@@ -82,7 +82,7 @@ pub struct NetDecision {
     /// The deciding rule, as it was written; `None` when no rule matched.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "foreign_option", default)]
     pub rule: Option<String>,
-    /// Where the rule came from.
+    /// Where the rule came from, or the HTTP rules of which none allows the request.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "foreign_option", default)]
     pub origin: Option<String>,
     /// Why, in a word, for a denial.
@@ -91,6 +91,9 @@ pub struct NetDecision {
     /// Why, in words, for a denial.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "foreign_option", default)]
     pub reason: Option<String>,
+    /// The allowed host that was perhaps meant, for a denied one.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "foreign_option", default)]
+    pub meant: Option<String>,
     /// Method and path, when HTTP rules deny the request and not its host.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "foreign_option", default)]
     pub request: Option<String>,
@@ -113,6 +116,7 @@ impl NetDecision {
             origin: None,
             code: None,
             reason: None,
+            meant: None,
             request: None,
             allow: None,
             count: 1,

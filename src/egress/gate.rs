@@ -18,6 +18,7 @@ use crate::egress::limits::{
 use crate::egress::names::{NamePool, Owner};
 use crate::egress::own::OwnAddresses;
 use crate::egress::reach;
+use crate::egress::refusal::Refusal;
 use crate::egress::resolve::{Lookup, SystemLookup};
 use crate::egress::{Door, LateBind, NetEvent, Observer, Verdict};
 use crate::policy::authority::{Authority, Host, HostName};
@@ -118,7 +119,8 @@ impl Gate {
 
     /// Tells the observer of a denial.
     pub(super) fn tell_denied(&self, door: Door, denial: &Denial) {
-        self.tell(door, &denial.target, Verdict::Denied(denial.into()));
+        let refusal = Refusal::of_host(&self.policy, denial);
+        self.tell(door, &denial.target, Verdict::Denied(refusal));
     }
 
     /// Tells the observer of a request that HTTP rules deny.
@@ -130,7 +132,7 @@ impl Gate {
     pub(super) fn tell_no_such_name(&self, name: &HostName) {
         let target = Authority { host: Host::Name(name.clone()), port: 443 };
         if let Decision::Deny(denial) = decide(&self.policy, &self.own.now(), &target) {
-            let verdict = Verdict::Denied((&denial).into());
+            let verdict = Verdict::Denied(Refusal::of_host(&self.policy, &denial));
             let host = name.to_string();
             self.observer.decided(NetEvent { door: Door::Resolver, host, port: None, verdict });
         }

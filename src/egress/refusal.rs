@@ -1,7 +1,11 @@
 //! What is told outside of a denial. The jail is told its line alone.
 
-use crate::egress::decide::Denial;
-use crate::policy::http_rule::HttpDenial;
+use crate::egress::decide::{Denial, Reason};
+use crate::policy::authority::Host;
+use crate::policy::http_rule::{HttpDenial, HttpReason, Owner};
+use crate::policy::meant::meant;
+use crate::policy::net::NetPolicy;
+use crate::policy::origin::Origin;
 
 /// A denial, for the log and the summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,6 +14,12 @@ pub struct Refusal {
     pub code: &'static str,
     /// The line that the jail was told.
     pub line: String,
+    /// The rule that denies it, if one does.
+    pub rule: Option<String>,
+    /// Where that rule is from, or the rules that do not allow the request.
+    pub origin: Option<Origin>,
+    /// The allowed host that was perhaps meant.
+    pub meant: Option<Host>,
     /// What was asked, when it is the request that is denied, and not its host.
     pub request: Option<RefusedRequest>,
 }
@@ -27,13 +37,34 @@ pub struct RefusedRequest {
 impl Refusal {
     /// Of a stream that is not what its port is for.
     pub fn of_stream(line: String) -> Self {
-        Self { code: "protocol", line, request: None }
+        Self { code: "protocol", line, rule: None, origin: None, meant: None, request: None }
     }
-}
 
-impl From<&Denial> for Refusal {
-    fn from(denial: &Denial) -> Self {
-        Self { code: denial.reason.code(), line: denial.to_string(), request: None }
+    /// Of a host.
+    pub fn of_host(policy: &NetPolicy, denial: &Denial) -> Self {
+        let (rule, origin) = match &denial.reason {
+            Reason::Rule { rule, origin } => (Some(rule.clone()), Some(origin.clone())),
+            Reason::NoDoors | Reason::NoRule | Reason::Address { .. } => (None, None),
+        };
+        let meant = match denial.reason {
+            Reason::NoRule => meant(policy, &denial.target),
+            Reason::NoDoors | Reason::Rule { .. } | Reason::Address { .. } => None,
+        };
+        Self { code: denial.reason.code(), line: denial.to_string(), rule, origin, meant, request: None }
+    }
+
+    /// The line for the user, who may also hear of files and of what is allowed.
+    pub fn reason(&self) -> String {
+        let mut reason = self.line.clone();
+        match (&self.rule, &self.origin) {
+            (Some(_), Some(origin)) => reason.push_str(&format!("; it is from {origin}")),
+            (None, Some(origin)) => reason.push_str(&format!("; the rules are from {origin}")),
+            (_, None) => {}
+        }
+        if let Some(host) = &self.meant {
+            reason.push_str(&format!("; did you mean {host}, which is allowed?"));
+        }
+        reason
     }
 }
 
@@ -41,6 +72,14 @@ impl From<&HttpDenial> for Refusal {
     fn from(denial: &HttpDenial) -> Self {
         let asked = format!("{} {}", denial.method, denial.path);
         let request = RefusedRequest { asked, allow: denial.rule_to_add() };
-        Self { code: denial.code(), line: denial.to_string(), request: Some(request) }
+        let (rule, origin) = match &denial.reason {
+            HttpReason::Rule { rule, origin } => (Some(rule.clone()), Some(origin.clone())),
+            // Nobody wrote these.
+            HttpReason::NoRule { rules: Owner::Registry, .. } => (None, None),
+            HttpReason::NoRule { origin, .. } => (None, Some(origin.clone())),
+            HttpReason::Ambiguous { .. } => (None, None),
+        };
+        let (code, line) = (denial.code(), denial.to_string());
+        Self { code, line, rule, origin, meant: None, request: Some(request) }
     }
 }

@@ -17,6 +17,7 @@ use crate::policy::authority::{Authority, AuthorityError, Host};
 use crate::policy::bindings::{SecretMode, ValueFrom};
 use crate::policy::files::{Source, inside};
 use crate::policy::host_rule::HostPattern;
+use crate::policy::meant::meant;
 use crate::policy::net::{DOOR_PORTS, Inspected, NetPolicy};
 use crate::policy::origin::{Layer, Origin, Sourced};
 use crate::policy::{Asked, NetworkRule, Policy, env};
@@ -365,7 +366,14 @@ fn explain_target(net: &NetPolicy, own: &[IpAddr], question: &str) -> Answer {
                     };
                     (because, Some(hint))
                 }
-                _ => (denial.why(), denial.option()),
+                Reason::NoRule => {
+                    let because = match meant(net, &target) {
+                        Some(host) => format!("{}; did you mean {host}, which is allowed?", denial.why()),
+                        None => denial.why(),
+                    };
+                    (because, denial.option())
+                }
+                Reason::NoDoors | Reason::Address { .. } => (denial.why(), denial.option()),
             };
             answer("denied", because, hint)
         }

@@ -148,6 +148,8 @@ pub enum HttpReason {
     NoRule {
         /// Whose rules they are.
         rules: Owner,
+        /// Where one that could be changed came from. Not part of the line, which the jail reads.
+        origin: Origin,
     },
     /// What its path means cannot be told.
     Ambiguous {
@@ -256,7 +258,7 @@ impl Request<'_> {
             (None, Err(ambiguity)) if !rules.is_empty() => {
                 Err(HttpReason::Ambiguous { why: *ambiguity, denying: false })
             }
-            (None, _) => Err(HttpReason::NoRule { rules: owner(group) }),
+            (None, _) => Err(no_rule(group)),
         }
     }
 }
@@ -287,15 +289,22 @@ pub fn decide_request<'p, 'f>(
     decision
 }
 
-fn owner(group: &[&Sourced<HttpRules>]) -> Owner {
-    let layers = || group.iter().map(|entry| entry.origin.layer);
-    if layers().all(|layer| layer == Layer::BuiltIn) {
-        Owner::Registry
-    } else if layers().any(|layer| layer == Layer::Project) {
-        Owner::Project
-    } else {
-        Owner::User
-    }
+/// Why nothing of `group`, which is a project's or has none of a project, allows a request.
+fn no_rule(group: &[&Sourced<HttpRules>]) -> HttpReason {
+    let allowing = group.iter().filter(|entry| !entry.value.allow.is_empty());
+    // What several say counts together: the one that is easiest to change.
+    let origin = allowing.map(|entry| &entry.origin).min_by_key(|origin| match origin.layer {
+        Layer::Project | Layer::User => 0,
+        Layer::Environment | Layer::CommandLine | Layer::Managed => 1,
+        Layer::BuiltIn => 2,
+    });
+    let origin = origin.cloned().unwrap_or_else(|| Origin::built_in("no rule"));
+    let rules = match origin.layer {
+        Layer::BuiltIn => Owner::Registry,
+        Layer::Project => Owner::Project,
+        Layer::User | Layer::Environment | Layer::CommandLine | Layer::Managed => Owner::User,
+    };
+    HttpReason::NoRule { rules, origin }
 }
 
 /// How a sign of a request's path is written in a rule, so that it stands for itself.
@@ -326,11 +335,11 @@ impl HttpDenial {
     pub fn why(&self) -> String {
         match &self.reason {
             HttpReason::Rule { rule, .. } => format!("by the HTTP rule {rule}"),
-            HttpReason::NoRule { rules: Owner::Registry } => {
+            HttpReason::NoRule { rules: Owner::Registry, .. } => {
                 "a registry of packages is for reading: GET and HEAD".to_owned()
             }
-            HttpReason::NoRule { rules: Owner::User } => "no HTTP rule of the host matches".to_owned(),
-            HttpReason::NoRule { rules: Owner::Project } => {
+            HttpReason::NoRule { rules: Owner::User, .. } => "no HTTP rule of the host matches".to_owned(),
+            HttpReason::NoRule { rules: Owner::Project, .. } => {
                 "no HTTP rule of the project's configuration matches".to_owned()
             }
             HttpReason::Ambiguous { why, .. } => format!("servers read its path in different ways: {why}"),
@@ -342,22 +351,24 @@ impl HttpDenial {
         let Self { target, .. } = self;
         match &self.reason {
             HttpReason::Rule { .. } => "remove that rule to allow it".to_owned(),
-            HttpReason::NoRule { rules: Owner::Registry } => format!("allow it with {}", option_for(target)),
-            HttpReason::NoRule { .. } => match self.allowing_rule() {
-                Some(rule) => {
-                    let other = if self.is_lower_case() { "send the method in capitals, or " } else { "" };
-                    format!(
-                        "{other}allow it with \"{rule}\" in allow of [[network.http]] for {}",
-                        target.host
-                    )
+            HttpReason::NoRule { rules: Owner::Registry, .. } => {
+                format!("allow it with {}", option_for(target))
+            }
+            HttpReason::NoRule { rules, .. } => {
+                let whose = if *rules == Owner::Project { " in the project's configuration" } else { "" };
+                let place = format!("in allow of [[network.http]] for {}{whose}", target.host);
+                match self.allowing_rule() {
+                    Some(rule) => {
+                        let other =
+                            if self.is_lower_case() { "send the method in capitals, or " } else { "" };
+                        format!("{other}allow it with \"{rule}\" {place}")
+                    }
+                    None => format!(
+                        "no rule can name this path as it is written: write it plainly, or allow it with \"{} /**\" {place}",
+                        self.rule_method(),
+                    ),
                 }
-                None => format!(
-                    "no rule can name this path as it is written: write it plainly, or allow it with \"{} /**\" in allow of \
-                     [[network.http]] for {}",
-                    self.rule_method(),
-                    target.host
-                ),
-            },
+            }
             HttpReason::Ambiguous { denying: false, .. } => {
                 format!("write the path plainly, or allow it with \"{} /**\"", self.rule_method())
             }
@@ -371,8 +382,8 @@ impl HttpDenial {
     /// The rule that would allow it where it is added, if that is all it needs.
     pub fn rule_to_add(&self) -> Option<String> {
         match self.reason {
-            HttpReason::NoRule { rules: Owner::User | Owner::Project } => self.allowing_rule(),
-            HttpReason::NoRule { rules: Owner::Registry }
+            HttpReason::NoRule { rules: Owner::User | Owner::Project, .. } => self.allowing_rule(),
+            HttpReason::NoRule { rules: Owner::Registry, .. }
             | HttpReason::Rule { .. }
             | HttpReason::Ambiguous { .. } => None,
         }

@@ -10,6 +10,7 @@ pub mod files;
 pub mod glob;
 pub mod host_rule;
 pub mod http_rule;
+pub mod meant;
 pub mod net;
 pub mod origin;
 mod resolve;

@@ -332,13 +332,18 @@ impl Observer for Record {
         let target = event::NetDecision::allowed(door, event.host, event.port.unwrap_or(0));
         let decision = match refusal {
             None => event::NetDecision { rule, ..target },
-            Some(Refusal { code, line, request }) => {
+            Some(refusal) => {
+                let reason = Some(refusal.reason());
+                let Refusal { code, rule, origin, meant, request, .. } = refusal;
                 let (request, allow) =
                     request.map_or((None, None), |request| (Some(request.asked), request.allow));
                 event::NetDecision {
                     verdict: event::Verdict::Denied,
+                    rule,
+                    origin: origin.map(|origin| origin.to_string()),
                     code: Some(code.to_owned()),
-                    reason: Some(line),
+                    reason,
+                    meant: meant.map(|host| host.to_string()),
                     request,
                     allow,
                     ..target

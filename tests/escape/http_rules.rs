@@ -145,3 +145,57 @@ fn a_flood_of_denied_requests_fills_neither_log_nor_summary() {
     assert!(summary.contains(&format!("DELETE /a at {HOST}:443 (2), ")), "{summary}");
     assert!(summary.contains(" and 396 other requests; ") && summary.len() < 1_500, "{summary}");
 }
+
+#[test]
+fn a_denial_names_the_file_of_the_rules_to_the_user_alone() {
+    if lacks_curl("a denial names the file of the rules") {
+        return;
+    }
+    let api = Api::new();
+    let user = api.env.config_dir().join("config.toml");
+    let mine = api.env.project().join(".ai-jail.toml");
+    let ask_both = [ask("GET", "/open", 1), ask("PUT", "/c", 1), ask("GET", "/other", 1)].concat();
+    let said = |inside: &Output, request: &str| {
+        let line = inside.stderr.lines().find(|line| line.contains(request));
+        line.unwrap_or_else(|| panic!("{request}: {inside:#?}")).to_owned()
+    };
+
+    let inside = api.jail(&ask_both);
+    let at = format!("from {}:", user.display());
+    assert!(said(&inside, "GET /other").contains(&format!("the rules are {at}")), "{inside:#?}");
+    assert!(said(&inside, "PUT /c").contains(&format!("it is {at}")), "{inside:#?}");
+    assert!(inside.stdout.contains("GET /other at"), "control: {inside:#?}");
+    assert!(!inside.stdout.contains("config.toml"), "{inside:#?}");
+
+    api.env.file(&mine, format!("[[network.http]]\nhost = \"{HOST}\"\nallow = [\"GET /elsewhere\"]\n"));
+    let inside = api.jail(&ask_both);
+    let line = said(&inside, "GET /open");
+    assert!(line.contains(&format!("the rules are from {}:", mine.display())), "{line}");
+    assert!(line.contains("in the project's configuration") && !line.contains("config.toml"), "{line}");
+    let origins: Vec<_> = api
+        .denials()
+        .into_iter()
+        .filter_map(|(.., record)| record["origin"].as_str().map(str::to_owned))
+        .collect();
+    assert!(origins.iter().any(|origin| origin.contains(".ai-jail.toml:")), "{origins:?}");
+}
+
+#[test]
+fn a_misspelt_host_is_told_to_the_user_and_the_jail_is_not_told_what_is_allowed() {
+    if lacks_curl("a misspelt host is told") {
+        return;
+    }
+    let env = TestEnv::new();
+    let fetch = "curl -sS -m 10 -x http://127.0.0.1:3128 http://apl.exmaple.org/; curl -sS -m 10 https://apl.exmaple.org/; true";
+    let inside = env.jail(["--allow-host", "apl.example.org", "--", "sh", "-c", fetch]);
+    let question = "did you mean apl.example.org, which is allowed?";
+    assert!(inside.stdout.contains("apl.exmaple.org:80 is not allowed"), "{inside:#?}");
+    assert!(!inside.stdout.contains("example.org"), "{inside:#?}");
+    let curl: Vec<&str> = inside.stderr.lines().filter(|line| line.starts_with("curl:")).collect();
+    assert!(!curl.is_empty() && curl.iter().all(|line| !line.contains("example.org")), "{inside:#?}");
+    assert!(inside.stderr.contains(question), "{inside:#?}");
+    assert!(env.log().contains("\"meant\":\"apl.example.org\""), "{}", env.log());
+    let launcher = ["explain", "--allow-host", "apl.example.org", "apl.exmaple.org"];
+    let explained = env.launcher(launcher).output().expect("explain");
+    assert!(String::from_utf8_lossy(&explained.stdout).contains(question), "{explained:?}");
+}

@@ -254,7 +254,7 @@ fn a_denial_is_one_line_that_says_what_would_allow_it() {
             entry("a.test", &["GET /x"], &[], project()),
             "GET /y",
             "ai-jail: GET /y at a.test:443 is not allowed (no HTTP rule of the project's configuration matches); allow it with \
-             \"GET /y\" in allow of [[network.http]] for a.test",
+             \"GET /y\" in allow of [[network.http]] for a.test in the project's configuration",
         ),
     ];
     for (rules, request, want) in cases {
