@@ -9,6 +9,7 @@ mod prepare;
 mod quarantine;
 mod secrets;
 mod session;
+mod start_line;
 
 pub use self::doctor::doctor;
 pub use self::explain::explain;

@@ -1,6 +1,6 @@
 //! One session: the jail is held, recorded, started, attended, and what happened is said.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::time::Instant;
 use time::OffsetDateTime;
 
 use crate::audit::{self as event, Counters, Event, Log, SessionId};
-use crate::config::settings::{Inspect, NetworkMode, Profile};
+use crate::config::settings::{NetworkMode, Profile};
 use crate::egress::refusal::Refusal;
 use crate::egress::{Door, NetEvent, Observer, SecretEvent, SecretUse, Verdict};
 use crate::error::{Error, Kind, Result};
@@ -21,9 +21,7 @@ use crate::launch::doors::publish;
 use crate::launch::keeper::Keeper;
 use crate::launch::start::{Supplies, order};
 use crate::launch::supervisor::{End, SetUp, Supervisor, Watching};
-use crate::plan::operation::{Access, Veil};
 use crate::plan::show;
-use crate::policy::http_rule::HttpRules;
 use crate::policy::secrets::lines;
 use crate::policy::{NetworkRule, Policy, terminal};
 use crate::report::Reporter;
@@ -33,6 +31,7 @@ use crate::terminal::{Class, Report, Terminal};
 use super::doctor::cause;
 use super::masking::{self, Masking, Revokes};
 use super::prepare::Prepared;
+use super::start_line::start_line;
 use super::{handover, secrets};
 
 /// How much is said at the end.
@@ -388,88 +387,4 @@ fn start_record(policy: &Policy, prepared: &Prepared) -> event::Start {
             bwrap: prepared.plan.bwrap.to_string_lossy().into_owned(),
         },
     }
-}
-
-/// One line that says what is in force.
-fn start_line(policy: &Policy) -> String {
-    let profile = serde_json::to_value(policy.profile.value)
-        .ok()
-        .and_then(|value| value.as_str().map(str::to_owned))
-        .unwrap_or_default();
-    let network = match &policy.network {
-        NetworkRule::Off => "off".to_owned(),
-        NetworkRule::DangerOpen => "OPEN".to_owned(),
-        NetworkRule::Filtered(net) => {
-            let mut text = match net.allow.len() {
-                0 => "no host allowed".to_owned(),
-                1 => "1 host".to_owned(),
-                count => format!("{count} hosts"),
-            };
-            for (what, ports) in [("forwarded", &net.forward), ("published", &net.publish)] {
-                if !ports.is_empty() {
-                    let ports: Vec<_> = ports.iter().map(|port| port.value.to_string()).collect();
-                    text.push_str(&format!(", port {} {what}", ports.join(", ")));
-                }
-            }
-            text
-        }
-    };
-    let landlock = policy.landlock_abi.map_or("no Landlock".to_owned(), |abi| format!("Landlock ABI {abi}"));
-    let held = match policy.protected.iter().filter(|held| held.access == Access::ReadOnly).count() {
-        1 => "1 protected path".to_owned(),
-        count => format!("{count} protected paths"),
-    };
-    let masked = match policy.secrets.iter().filter(|secret| secret.is_masked()).count() {
-        0 => String::new(),
-        1 => "1 masked secrets file; ".to_owned(),
-        count => format!("{count} masked secrets files; "),
-    };
-    let covered = covered(policy);
-    let fakes = fakes(policy);
-    format!("profile {profile}; network {network}; {held}{covered}; {masked}{fakes}{landlock}; seccomp")
-}
-
-/// How much of what the user denies and masks is there.
-fn covered(policy: &Policy) -> String {
-    let count = |veil| {
-        let asked = policy.hidden.iter().filter(|hidden| hidden.is_asked && hidden.veil == veil);
-        // A copy with fakes is named as such.
-        let asked = asked.filter(|hidden| hidden.copy.is_none());
-        asked.map(|hidden| &hidden.host).collect::<BTreeSet<_>>().len()
-    };
-    let (denied, masked) = (count(Veil::Closed), count(Veil::Empty));
-    let settings = &policy.settings;
-    // Files that are secrets are covered too, without a glob of the user's.
-    if settings.deny_files.is_empty() && settings.mask_files.is_empty() && denied + masked == 0 {
-        return String::new();
-    }
-    format!("; {denied} denied, {masked} masked")
-}
-
-/// The secrets that are fakes inside, and the hosts whose TLS is looked into, when they are few.
-fn fakes(policy: &Policy) -> String {
-    const NAMED: usize = 3;
-    let names: Vec<String> = masking::names(policy).map(|name| escape(&*name).to_string()).collect();
-    let verb = if names.len() == 1 { "is a fake" } else { "are fakes" };
-    let named = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-    let fakes = match names.len().saturating_sub(NAMED) {
-        _ if names.is_empty() => return String::new(),
-        0 => format!("{named} {verb}"),
-        more => format!("{named} and {more} more {verb}"),
-    };
-    let NetworkRule::Filtered(net) = &policy.network else { return format!("{fakes}; ") };
-    let bound: BTreeSet<String> = net.secret_hosts.iter().map(|host| host.value.to_string()).collect();
-    // One that a secret is bound to as well is the same host, whatever ports are written.
-    let is_bound =
-        |rules: &HttpRules| net.secret_hosts.iter().any(|host| host.value.hosts() == rules.host.hosts());
-    let ruled = net.http.iter().map(|rules| &rules.value).filter(|rules| !is_bound(rules));
-    let ruled = ruled.map(|rules| rules.host.to_string());
-    let hosts: BTreeSet<String> = ruled.chain(bound.iter().cloned()).collect();
-    let named = bound.into_iter().take(NAMED).collect::<Vec<_>>();
-    let read = match hosts.len().saturating_sub(named.len()) {
-        _ if net.inspect == Inspect::All => "TLS to every host is read".to_owned(),
-        0 => format!("TLS to {} is read", named.join(", ")),
-        more => format!("TLS to {} and {more} more is read", named.join(", ")),
-    };
-    format!("{fakes}; {read}; ")
 }

@@ -607,18 +607,27 @@ fn what_is_proposed_for_a_file_works_for_it() {
 fn the_agent_and_the_user_are_told_what_is_a_fake() {
     let env = TestEnv::new().var("TOKEN", KEY);
     env.config(
-        "[network]\nallow = [\"a.test\"]\n[[network.http]]\nhost = \"a.test\"\nallow = [\"GET /x/**\"]\n",
+        "[network]\nallow = [\"a.test\", \"c.test\"]\n[[network.http]]\nhost = \"a.test\"\nallow = [\"GET /x/**\"]\n\
+         [[network.http]]\nhost = \"c.test\"\nallow = [\"GET /**\"]\n",
     );
     let output = env.jail(["--secret", "TOKEN=a.test", "--", "cat", "/run/ai-jail/about"]);
     for part in ["these are fakes", "TOKEN: works at a.test", "at a.test:* only GET /x/**"] {
         assert!(output.ok().contains(part), "{part}: {output:#?}");
     }
-    assert!(output.stderr.contains("TOKEN is a fake; TLS to a.test and 3 more is read;"), "{output:#?}");
+    assert!(
+        output.stderr.contains(
+            "TOKEN is a fake; ai-jail decrypts HTTPS to a.test, 3 package registries, 1 host with HTTP rules;"
+        ),
+        "{output:#?}"
+    );
     assert!(!output.stderr.contains("denied, "), "{output:#?}");
     let file = env.file("token", format!("{KEY}\n"));
     let flag = format!("{}=b.test", file.display());
     let both = env.jail(["--secret", "TOKEN=a.test", "--secret-file", &flag, "--", "true"]);
-    let said = format!("TOKEN, {} are fakes; TLS to a.test, b.test and 3 more is read;", file.display());
+    let said = format!(
+        "TOKEN, {} are fakes; ai-jail decrypts HTTPS to a.test, b.test, 3 package registries, 1 host with HTTP rules;",
+        file.display()
+    );
     assert!(both.success() && both.stderr.contains(&said) && !both.stderr.contains("denied, "), "{both:#?}");
     assert!(!output.stdout.contains(KEY) && !output.stderr.contains(KEY));
     let none = env.jail(["--", "cat", "/run/ai-jail/about"]);
