@@ -49,6 +49,11 @@ const WRONG_CONFIG: &[(&str, &str, &str)] = &[
         "[[network.http]]\nhost = \"a.test\"\ndeny = [\"get /\"]\n",
         "config.toml:3:9",
     ),
+    (
+        "an HTTP rule of no method",
+        "[[network.http]]\nhost = \"a.test\"\nallow = [\"GETT /\"]\n",
+        "did you mean GET?",
+    ),
     ("no TOML at all", "{\"profile\": \"strict\"}\n", "config.toml:1:"),
 ];
 

@@ -2,7 +2,7 @@
 
 use crate::egress::decide::{Denial, Reason};
 use crate::policy::authority::Host;
-use crate::policy::http_rule::{HttpDenial, HttpReason, Owner};
+use crate::policy::http_rule::{HttpDenial, HttpReason};
 use crate::policy::meant::meant;
 use crate::policy::net::NetPolicy;
 use crate::policy::origin::Origin;
@@ -72,13 +72,11 @@ impl From<&HttpDenial> for Refusal {
     fn from(denial: &HttpDenial) -> Self {
         let asked = format!("{} {}", denial.method, denial.path);
         let request = RefusedRequest { asked, allow: denial.rule_to_add() };
-        let (rule, origin) = match &denial.reason {
-            HttpReason::Rule { rule, origin } => (Some(rule.clone()), Some(origin.clone())),
-            // Nobody wrote these.
-            HttpReason::NoRule { rules: Owner::Registry, .. } => (None, None),
-            HttpReason::NoRule { origin, .. } => (None, Some(origin.clone())),
-            HttpReason::Ambiguous { .. } => (None, None),
+        let rule = match &denial.reason {
+            HttpReason::Rule { rule, .. } => Some(rule.clone()),
+            HttpReason::NoRule { .. } | HttpReason::Ambiguous { .. } => None,
         };
+        let origin = denial.origin().cloned();
         let (code, line) = (denial.code(), denial.to_string());
         Self { code, line, rule, origin, meant: None, request: Some(request) }
     }

@@ -3,6 +3,7 @@
 //!
 //! Fail closed: a path that servers may read in more than one way passes only where no path counts.
 
+mod methods;
 mod path;
 
 use std::fmt;
@@ -56,6 +57,12 @@ impl HttpRule {
             _ if method.bytes().any(|byte| byte.is_ascii_lowercase()) => {
                 return Err(HttpRuleError::LowerCase(method.to_ascii_uppercase()));
             }
+            _ if !methods::is_known(method) => {
+                return Err(HttpRuleError::Unknown {
+                    method: method.to_owned(),
+                    near: methods::nearest_to(method),
+                });
+            }
             _ => Some(method.to_owned()),
         };
         let path = PathGlob::parse(path.trim_start_matches(' ')).map_err(HttpRuleError::Path)?;
@@ -105,6 +112,14 @@ pub enum HttpRuleError {
     /// Upper and lower case are different in methods.
     #[error("methods are in capitals; write {0}")]
     LowerCase(String),
+    /// No server that we know of understands the method.
+    #[error("{method} is no method of HTTP; {}", near.map_or("write * for every method".to_owned(), |near| format!("did you mean {near}?")))]
+    Unknown {
+        /// What was written.
+        method: String,
+        /// What was perhaps meant.
+        near: Option<&'static str>,
+    },
     /// The path is none.
     #[error("{0}")]
     Path(GlobError),
@@ -343,6 +358,15 @@ impl HttpDenial {
                 "no HTTP rule of the project's configuration matches".to_owned()
             }
             HttpReason::Ambiguous { why, .. } => format!("servers read its path in different ways: {why}"),
+        }
+    }
+
+    /// Where the rule that denies it is from, or one of those that do not allow it; `None` where nobody wrote them.
+    pub fn origin(&self) -> Option<&Origin> {
+        match &self.reason {
+            HttpReason::Rule { origin, .. } => Some(origin),
+            HttpReason::NoRule { rules: Owner::Registry, .. } | HttpReason::Ambiguous { .. } => None,
+            HttpReason::NoRule { origin, .. } => Some(origin),
         }
     }
 

@@ -289,6 +289,9 @@ fn a_bad_rule_is_refused_with_its_reason() {
         (" /x", "a rule is a method and a path, for example \"GET /repos/**\", or \"* /**\" for everything"),
         ("get /x", "methods are in capitals; write GET"),
         ("GET,POST /x", "a method is letters, such as GET or POST, or * for every one"),
+        ("GETT /x", "GETT is no method of HTTP; did you mean GET?"),
+        ("PROPFINT /x", "PROPFINT is no method of HTTP; did you mean PROPFIND?"),
+        ("FROBNICATE /x", "FROBNICATE is no method of HTTP; write * for every method"),
         ("GET* /x", "a method is letters, such as GET or POST, or * for every one"),
         ("GET x", "the path does not begin with a slash; write /** for every path"),
         ("GET /a?b", "a rule is about the path; write it without `?` and what follows"),
@@ -300,9 +303,12 @@ fn a_bad_rule_is_refused_with_its_reason() {
     for (text, want) in cases {
         assert_eq!(HttpRule::parse(text).map_err(|error| error.to_string()), Err(want.to_owned()), "{text}");
     }
-    for (text, want) in
-        [("GET /repos/**", "GET /repos/**"), ("*  /%41//", "* /A"), ("M-SEARCH /", "M-SEARCH /")]
-    {
+    for (text, want) in [
+        ("GET /repos/**", "GET /repos/**"),
+        ("*  /%41//", "* /A"),
+        ("M-SEARCH /", "M-SEARCH /"),
+        ("PROPFIND /", "PROPFIND /"),
+    ] {
         let rule = HttpRule::parse(text).unwrap();
         assert_eq!(rule.to_string(), want);
         assert_eq!(HttpRule::parse(want), Ok(rule));
