@@ -22,6 +22,7 @@ const WRONG: &[(&str, &[&str], &str)] = &[
     ("a home of one's own", &["--env", "HOME=/x", "--", "true"], "HOME is the jail's own"),
     ("a word for the jail of one's own", &["--env", "AI_JAIL=0", "--", "true"], "always 1"),
     ("nothing to explain", &["explain", ""], "an empty word"),
+    ("a URL that no rule is about", &["explain", "ftp://a.test/x"], "only http and https URLs"),
     ("no command", &[], "command"),
     ("no command after the dashes", &["--"], "command"),
     ("a bad host pattern", &["--allow-host", "*.com", "--", "true"], "*.com"),
@@ -277,4 +278,33 @@ fn explain_lists_the_protected_names_whole() {
     assert_eq!(names, [".envrc"]);
     let none = env.jail(["--profile", "read-only", "explain"]);
     assert!(none.ok().contains("nothing of the host's can be written"), "{none:#?}");
+}
+
+#[test]
+fn explain_takes_a_url_and_says_which_methods_pass() {
+    let env = TestEnv::new();
+    let file = env.config(
+        "[network]\nallow = [\"a.test\", \"b.test\"]\n[[network.http]]\nhost = \"a.test\"\nallow = [\"GET /repos/**\"]\n",
+    );
+    let urls =
+        ["https://a.test/repos/x?key=1", "http://a.test/user", "https://b.test/user", "https://c.test/"];
+    let output = env.jail(["explain"].iter().chain(&urls));
+    let lines: Vec<&str> = output.ok().lines().collect();
+    let from = format!("(no HTTP rule of the host matches, {}:", file.display());
+    let want: [(&str, &[&str]); 4] = [
+        (
+            "https://a.test/repos/x: allowed; ",
+            &["GET of this path is allowed by GET /repos/**", "pass: GET; do not: HEAD, POST"],
+        ),
+        (
+            "http://a.test/user: denied; ",
+            &[&from, "pass: none; ", "to change it: allow it with \"GET /user\" in allow of"],
+        ),
+        ("https://b.test/user: allowed; ", &["every method and path passes"]),
+        ("https://c.test/: denied; no rule matches; ", &["--allow-host c.test"]),
+    ];
+    assert_eq!(lines.len(), want.len(), "{output:#?}");
+    for (line, (begins, parts)) in lines.iter().zip(want) {
+        assert!(line.starts_with(begins) && parts.iter().all(|part| line.contains(part)), "{begins}: {line}");
+    }
 }

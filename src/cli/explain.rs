@@ -11,8 +11,8 @@ use super::run::RunOptions;
 #[command(
     name = "explain",
     bin_name = "ai-jail explain",
-    about = "Show the resolved policy, or why a path, host or variable is (not) allowed",
-    override_usage = "ai-jail explain [--json] [OPTIONS] [PATH|HOST|VAR]... [-- COMMAND [ARGS]...]",
+    about = "Show the resolved policy, or why a path, host, URL or variable is (not) allowed",
+    override_usage = "ai-jail explain [--json] [OPTIONS] [PATH|HOST|URL|VAR]... [-- COMMAND [ARGS]...]",
     after_help = "OPTIONS are those of a run, before or after the word explain: the answer is about that run. \
                   Without COMMAND it is about a command that is no known agent."
 )]
@@ -24,7 +24,7 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub options: RunOptions,
     /// What to explain; without any, the whole policy.
-    #[arg(value_name = "PATH|HOST|VAR")]
+    #[arg(value_name = "PATH|HOST|URL|VAR")]
     pub targets: Vec<OsString>,
     /// The command whose run is asked about.
     #[arg(value_name = "COMMAND", last = true)]

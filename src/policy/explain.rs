@@ -1,6 +1,7 @@
 //! Why one path, host or variable is, or is not, in the jail.
 
 mod fakes;
+mod url;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ use crate::policy::net::{DOOR_PORTS, Inspected, NetPolicy};
 use crate::policy::origin::{Layer, Origin, Sourced};
 use crate::policy::{Asked, NetworkRule, Policy, env};
 use crate::secrets::{Place, Places};
+
+pub use self::url::{Url, UrlError, explain_url};
 
 /// An answer: what was asked, what holds, by which rule, and what would change it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -10,7 +10,7 @@ use crate::error::{Error, Kind, Result};
 use crate::guard::watch::most_watches;
 use crate::host::Host;
 use crate::plan::show;
-use crate::policy::explain::{Answer, explain as answer, is_path};
+use crate::policy::explain::{Answer, Url, explain as answer, explain_url, is_path};
 use crate::report;
 use crate::sanitize::escape;
 use crate::sys::process::{own_signals, own_umask};
@@ -60,8 +60,12 @@ fn ask(prepared: &Prepared, target: &OsString) -> Result<Answer> {
         return Err(Error::new(Kind::Usage, "an empty word is no path, host or variable"));
     }
     if text.contains("://") {
-        return Err(Error::new(Kind::Usage, format!("{} is a URL", escape(&*text)))
-            .hint("give the host alone, as in --allow-host"));
+        return match Url::parse(&text) {
+            Ok(url) => Ok(explain_url(&prepared.policy, &own()?, &url)),
+            Err(error) => Err(Error::new(Kind::Usage, format!("{} cannot be explained", escape(&*text)))
+                .because(error)
+                .hint("give the host alone, as in --allow-host")),
+        };
     }
     // A name that exists is a path, whatever else it could be.
     if !is_path(&text) && std::fs::symlink_metadata(target).is_err() {
