@@ -78,7 +78,7 @@ pub(super) async fn run(
     activity: &Activity,
 ) -> Result<After, Failure> {
     let head = LargeHead { bytes: std::mem::take(&mut outgoing.head), _permit: outgoing.large.take() };
-    let progress = Progress { uploaded: AtomicBool::new(false), answered: AtomicBool::new(false) };
+    let progress = Progress::default();
     let Wire { stream: client, ahead } = wire;
     let exchange = Exchange { gate, client, upstream, outgoing, activity, progress: &progress };
     let downloaded = {
@@ -111,6 +111,10 @@ pub(super) async fn run(
             }
         }
     };
+    if matches!(downloaded, Err(Failure::Cut)) && progress.open_ended.load(Ordering::Relaxed) {
+        // An orderly end would be the end of the answer.
+        let _ = client.set_zero_linger();
+    }
     match downloaded? {
         Downloaded::Response(after) => Ok(after),
         Downloaded::Upgraded(early) => {
@@ -128,9 +132,12 @@ pub(super) async fn run(
     }
 }
 
+#[derive(Default)]
 struct Progress {
     uploaded: AtomicBool,
     answered: AtomicBool,
+    /// The answer ends where the connection does.
+    open_ended: AtomicBool,
 }
 
 impl Progress {
@@ -263,6 +270,7 @@ impl Exchange<'_> {
                         _ if uploaded => self.outgoing.after,
                         _ => After::Close,
                     };
+                    self.progress.open_ended.store(shown == Body::UntilClose, Ordering::Relaxed);
                     self.answer(&response_head(&response, shown, after)).await?;
                     consume(&mut ahead, length);
                     drop(large);

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use serde::Deserialize;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::*;
 use crate::egress::decide::tests::{policy, resolve};
@@ -108,6 +108,42 @@ async fn every_request_on_a_connection_is_decided_about() {
     }
     assert_eq!(jail.seen.closed(), [(0, 2), (0, 2)]);
     assert_eq!(jail.seen.denials().len(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_broke_off_does_not_look_whole() {
+    // What HTTP/1.0 has no word for ends with its connection.
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n";
+    for (answer, version, resets) in [
+        ("HTTP/1.1 200 OK\r\n\r\nhalf", "1.1", true),
+        ("HTTP/1.1 200 OK\r\n\r\nhalf", "1.0", true),
+        (chunked, "1.0", true),
+        (chunked, "1.0", false),
+    ] {
+        let leave = Arc::new(Notify::new());
+        let leaves = Arc::clone(&leave);
+        let addr = origin(move |mut stream| {
+            let leaves = Arc::clone(&leaves);
+            async move {
+                until(&mut stream, "\r\n\r\n").await;
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                leaves.notified().await;
+                if resets {
+                    stream.set_zero_linger().unwrap();
+                }
+            }
+        })
+        .await;
+        let jail = jail(towards(&["a.test"], addr));
+        let mut client = TcpStream::connect(jail.proxy).await.unwrap();
+        let request = format!("GET http://a.test/ HTTP/{version}\r\nHost: a.test\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        until(&mut client, "half").await;
+        leave.notify_one();
+        let end = timeout(PATIENCE, client.read(&mut [0; 10])).await.unwrap();
+        let error = end.expect_err("it looks whole").kind();
+        assert_eq!(error, io::ErrorKind::ConnectionReset, "{answer:?} {version} {resets}");
+    }
 }
 
 #[tokio::test]
