@@ -6,7 +6,7 @@ use crate::egress::ask::Forward;
 use crate::egress::chunk::LAST_CHUNK;
 use crate::egress::head::{Fields, Framing, Request, Response, Version};
 use crate::policy::authority::Authority;
-use crate::policy::http_rule::METHOD_OVERRIDES;
+use crate::policy::http_rule::{METHOD_OVERRIDES, PATH_OVERRIDES, is_header};
 
 /// A header that is not passed on.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +55,12 @@ pub const NO_TRAILERS: &[Dropped] = &[
     drop("content-range", "how the body before it is read"),
     drop("content-type", "how the body before it is read"),
     drop("cache-control", "how the whole is kept"),
+    drop("forwarded", "says who asks and where, on which servers behind proxies rely"),
+    drop("x-forwarded-for", "as Forwarded"),
+    drop("x-forwarded-host", "as Forwarded"),
+    drop("x-forwarded-port", "as Forwarded"),
+    drop("x-forwarded-proto", "as Forwarded"),
+    drop("x-real-ip", "as Forwarded"),
 ];
 
 /// Whether the header `name` ends at a door.
@@ -62,10 +68,10 @@ fn is_dropped(name: &str) -> bool {
     DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.name))
 }
 
-/// Whether `name` may be passed on as a trailer. Another method was not decided about.
+/// Whether `name` may be passed on as a trailer. Another method or another path was not decided about.
 pub fn is_trailer(name: &str) -> bool {
-    let mut others = NO_TRAILERS.iter().map(|dropped| dropped.name).chain(METHOD_OVERRIDES);
-    !is_dropped(name) && !others.any(|other| name.eq_ignore_ascii_case(other))
+    let dropped = DROPPED.iter().chain(NO_TRAILERS).map(|dropped| dropped.name);
+    !dropped.chain(METHOD_OVERRIDES).chain(PATH_OVERRIDES).any(|other| is_header(name, other))
 }
 
 /// What ends a chunked body: the trailers that are passed on, with the name and the value that `change` makes of each.
@@ -213,7 +219,7 @@ mod tests {
             assert!(!is_trailer(&dropped.name.to_ascii_uppercase()));
         }
         for dropped in DROPPED {
-            assert!(dropped.reason.len() > 10 && dropped.name == dropped.name.to_ascii_lowercase());
+            assert!(dropped.reason.len() >= 10 && dropped.name == dropped.name.to_ascii_lowercase());
             let value = match dropped.name {
                 "host" => "a.test",
                 "content-length" => "7",
@@ -259,9 +265,10 @@ mod tests {
             _ => (Cow::Borrowed(name.as_bytes()), Cow::Borrowed(value)),
         });
         assert_eq!(end, b"0\r\na: x\r\nD: \r\n\r\n");
-        for name in METHOD_OVERRIDES {
-            assert!(!is_trailer(name));
+        for name in METHOD_OVERRIDES.into_iter().chain(PATH_OVERRIDES) {
+            assert!(!is_trailer(name) && !is_trailer(&name.replace('-', "_")), "{name}");
         }
+        assert!(is_trailer("grpc-status") && is_trailer("x_checksum"));
     }
 
     #[test]

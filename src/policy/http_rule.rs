@@ -6,6 +6,7 @@
 mod methods;
 mod path;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::egress::decide::option_for;
@@ -203,14 +204,7 @@ pub fn decide_http<'p>(
     }
     let path = path_and_query.split('?').next().unwrap_or_default();
     let request = Request { method, path: RequestPath::read(path) };
-    let deny = |reason| {
-        HttpDecision::Denied(HttpDenial {
-            target: target.clone(),
-            method: shown(method),
-            path: shown(path),
-            reason,
-        })
-    };
+    let deny = |reason| deny(target, method, path, reason);
     if let Some(reason) = request.denied(&entries) {
         return deny(reason);
     }
@@ -225,6 +219,15 @@ pub fn decide_http<'p>(
         }
     }
     decision
+}
+
+fn deny<'p>(target: &Authority, method: &str, path: &str, reason: HttpReason) -> HttpDecision<'p> {
+    HttpDecision::Denied(HttpDenial {
+        target: target.clone(),
+        method: shown(method),
+        path: shown(path),
+        reason,
+    })
 }
 
 struct Request<'r> {
@@ -280,8 +283,20 @@ impl Request<'_> {
 
 /// Headers by which many servers take another method than the one that was sent.
 pub const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+/// Headers by which some servers take another path.
+pub const PATH_OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
+/// Headers of these two kinds that are looked at. More has no client.
+const MAX_OVERRIDES: usize = 8;
 
-/// Decides about a request that may name other methods in its `fields`, names and values: each of them has to be allowed.
+/// Whether a header's `name` is `known`, which is in lower case. Servers that hand headers on as variables (CGI, WSGI) take `_`
+/// for `-`.
+pub fn is_header(name: &str, known: &str) -> bool {
+    let folded = name.bytes().map(|byte| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() });
+    folded.eq(known.bytes())
+}
+
+/// Decides about a request that may name other methods and other paths in its `fields`, names and values: each way to read it
+/// has to be allowed.
 pub fn decide_request<'p, 'f>(
     policy: &'p NetPolicy,
     target: &Authority,
@@ -290,18 +305,44 @@ pub fn decide_request<'p, 'f>(
     fields: impl Iterator<Item = (&'f str, &'f [u8])>,
 ) -> HttpDecision<'p> {
     let decision = decide_http(policy, target, method, path_and_query);
-    if !matches!(decision, HttpDecision::Allowed(_) | HttpDecision::Free) {
+    if !policy.http.iter().any(|entry| entry.value.host.matches(target)) {
         return decision;
     }
+    let mut methods = vec![Cow::Borrowed(method)];
+    let mut paths = vec![Cow::Borrowed(path_and_query)];
     for (name, value) in fields {
-        if METHOD_OVERRIDES.iter().any(|known| name.eq_ignore_ascii_case(known)) {
-            let other = String::from_utf8_lossy(value).trim().to_ascii_uppercase();
-            if let denied @ HttpDecision::Denied(_) = decide_http(policy, target, &other, path_and_query) {
-                return denied;
-            }
+        let any = |known: &[&str]| known.iter().any(|known| is_header(name, known));
+        let text = || String::from_utf8_lossy(value).trim().to_owned();
+        if any(&METHOD_OVERRIDES) {
+            methods.push(text().to_ascii_uppercase().into());
+        } else if any(&PATH_OVERRIDES) {
+            paths.push(path_of(&text()).into());
         }
     }
-    decision
+    let others = methods.len() + paths.len() - 2;
+    if others == 0 || matches!(decision, HttpDecision::Denied(_)) {
+        return decision;
+    }
+    if others > MAX_OVERRIDES {
+        let path = path_and_query.split('?').next().unwrap_or_default();
+        let reason = HttpReason::Ambiguous { why: Ambiguity::Overridden, denying: true };
+        return deny(target, method, path, reason);
+    }
+    let readings = paths.iter().flat_map(|path| methods.iter().map(move |method| (method, path)));
+    let denied = readings
+        .map(|(method, path)| decide_http(policy, target, method, path))
+        .find(|other| matches!(other, HttpDecision::Denied(_)));
+    denied.unwrap_or(decision)
+}
+
+/// The path of what names a path or a whole address.
+fn path_of(text: &str) -> String {
+    match text.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains('/') => {
+            rest.find(['/', '?']).map_or("/", |at| &rest[at..]).to_owned()
+        }
+        _ => text.to_owned(),
+    }
 }
 
 /// Why nothing of `group`, which is a project's or has none of a project, allows a request.
@@ -392,6 +433,9 @@ impl HttpDenial {
                         self.rule_method(),
                     ),
                 }
+            }
+            HttpReason::Ambiguous { why: Ambiguity::Overridden, .. } => {
+                "leave out X-HTTP-Method-Override, X-Original-URL and their like".to_owned()
             }
             HttpReason::Ambiguous { denying: false, .. } => {
                 format!("write the path plainly, or allow it with \"{} /**\"", self.rule_method())

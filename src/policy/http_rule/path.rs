@@ -62,6 +62,9 @@ pub enum Ambiguity {
     /// Encoded bytes that are not UTF-8.
     #[error("it holds encoded bytes that are not UTF-8")]
     NotUtf8,
+    /// More headers than any client sends, by which some servers take another path or method.
+    #[error("more than eight headers name others")]
+    Overridden,
 }
 
 impl RequestPath {

@@ -145,6 +145,47 @@ fn what_is_denied_is_denied_under_every_name_that_servers_know_it_by() {
 }
 
 #[test]
+fn what_headers_make_of_a_request_has_to_be_allowed_as_well() {
+    let net = with(vec![
+        entry("a.test", &["GET /pub/**", "POST /pub/**"], &[], user()),
+        entry("b.test", &[], &["* /admin/**", "DELETE /**"], user()),
+    ]);
+    let eight = [("X-Http-Method", "GET"); 8];
+    let nine = [("X-Http-Method", "GET"); 9];
+    type Fields<'f> = &'f [(&'f str, &'f str)];
+    let cases: &[(&str, Fields<'_>, Option<&str>)] = &[
+        ("a.test", &[("accept", "DELETE")], None),
+        ("a.test", &[("X-HTTP-Method-Override", "post")], None),
+        ("a.test", &[("X-HTTP-Method-Override", "DELETE")], Some("http-rule")),
+        ("a.test", &[("x_http_method_override", " delete ")], Some("http-rule")),
+        ("a.test", &[("X-Method_Override", "PUT")], Some("http-rule")),
+        ("a.test", &[("X-Original-URL", "/pub/b?x=/admin")], None),
+        ("a.test", &[("X-Original-URL", "/admin")], Some("http-rule")),
+        ("a.test", &[("X_Rewrite_URL", "https://a.test/admin")], Some("http-rule")),
+        ("a.test", &[("X-Rewrite-URL", "https://a.test/pub/c")], None),
+        ("a.test", &[("X-Rewrite-URL", "https://a.test")], Some("http-rule")),
+        ("a.test", &[("X-Rewrite-URL", "pub/c")], Some("ambiguous-path")),
+        ("a.test", &eight, None),
+        ("a.test", &nine, Some("ambiguous-path")),
+        ("b.test", &[("X-Original-URL", "/admin/x")], Some("http-rule")),
+        // Each path with each method.
+        ("b.test", &[("X-Original-URL", "/y"), ("X-Http-Method", "DELETE")], Some("http-rule")),
+        ("b.test", &nine, Some("ambiguous-path")),
+        ("c.test", &nine, None),
+        ("c.test", &[("X-Original-URL", "/admin/x")], None),
+    ];
+    for (host, fields, want) in cases {
+        let target = Authority::parse(format!("{host}:443").as_bytes()).unwrap();
+        let named = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+        let code = match decide_request(&net, &target, "GET", "/pub/a", named) {
+            HttpDecision::Denied(denial) => Some(denial.code()),
+            HttpDecision::Free | HttpDecision::Allowed(_) => None,
+        };
+        assert_eq!(code, *want, "{host} {fields:?}");
+    }
+}
+
+#[test]
 fn what_a_denial_advises_to_allow_is_a_rule_that_allows_it() {
     for request in [
         "POST /user?token=1",
