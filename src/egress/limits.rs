@@ -78,6 +78,15 @@ pub const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Bytes that a stream of HTTP/2 may hold for a receiver that stands still. More was measured, and is not faster.
 pub const H2_BUFFER: usize = 64 * 1024;
 
+/// Bytes that a connection of HTTP/2 reads before others work, such as those who take what was read.
+pub const H2_READ: usize = 64 * 1024;
+/// What small frames of bodies may cost that nobody has taken yet, as the library counts: 256 less its length for each, of which
+/// one has ten bytes at least. It is what can come within two reads, with which the library holds some 3 MiB; more does not
+/// gather, since what comes is taken.
+pub const H2_FRAMES: usize = 2 * H2_READ / 10 * 256;
+/// Bytes of a block in which a body is gathered while its receiver stands still.
+pub const H2_BLOCK: usize = 16 * 1024;
+
 /// Bytes of a body's first reads, and the least of those after the receiver could not take all. What it could not take is
 /// kept, so this bounds what a connection that stands still holds.
 pub const SMALL_READ: usize = 8 * 1024;

@@ -7,7 +7,7 @@ mod trust;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use time::OffsetDateTime;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
@@ -50,6 +50,16 @@ fn read_trusting(
     tools: &SessionCa,
     change: impl FnOnce(&mut NetPolicy),
 ) -> Read {
+    read_within(origin, world, tools, short(), change)
+}
+
+fn read_within(
+    origin: SocketAddr,
+    world: &SessionCa,
+    tools: &SessionCa,
+    deadlines: Deadlines,
+    change: impl FnOnce(&mut NetPolicy),
+) -> Read {
     let mut policy = towards(&["api.test", "other.test"], origin);
     let pattern = HostPattern::parse(HOST).unwrap();
     policy.secret_hosts = vec![Sourced::new(pattern.clone(), Origin::built_in("a test"))];
@@ -72,7 +82,7 @@ fn read_trusting(
         registry_roots: Arc::new(roots(tools)),
         vault: Arc::new(Vault::new(vec![secret])),
     };
-    let jail = jail_that_reads(policy, short(), &[], Some(Arc::new(inspector)));
+    let jail = jail_that_reads(policy, deadlines, &[], Some(Arc::new(inspector)));
     Read { jail, inside, fake: text }
 }
 

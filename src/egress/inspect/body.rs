@@ -5,13 +5,18 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use bytes::Bytes;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason, SendStream};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::egress::rewrite::is_trailer;
 use crate::secrets::{Stream, Vault};
 
+use self::incoming::Part;
 use super::Session;
+
+mod incoming;
+
+pub(super) use self::incoming::Incoming;
 
 /// Which way a body goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,23 +36,22 @@ pub(super) struct Broken;
 pub(super) async fn pass(
     session: &Session,
     way: Way,
-    mut from: RecvStream,
+    mut from: Incoming,
     to: &mut SendStream<Bytes>,
     mut search: Option<Stream>,
 ) -> Result<(), Broken> {
     loop {
         let came = poll_fn(|context| match to.poll_reset(context) {
             Poll::Ready(_) => Poll::Ready(Err(Broken)),
-            Poll::Pending => from.poll_data(context).map(Ok),
+            Poll::Pending => from.poll_part(context).map(Ok),
         });
         match came.await? {
-            Some(Ok(data)) => {
+            Ok(Part::Data(data, last)) => {
                 let count = data.len();
                 match way {
                     Way::Up => session.activity.sent_up(count),
                     Way::Down => session.activity.sent_down(count),
                 }
-                let last = from.is_end_stream();
                 let out = match &mut search {
                     None => data,
                     Some(stream) => {
@@ -60,27 +64,24 @@ pub(super) async fn pass(
                     Some(rest) if !rest.is_empty() => [out, rest].concat().into(),
                     _ => out,
                 };
-                let sent = put(to, out, last).await;
-                // Its window is the connection's too. An error says that the stream has ended, which the next read says.
-                let _ = from.flow_control().release_capacity(count);
-                sent?;
+                put(to, out, last, &mut from).await?;
+                from.release(count);
                 if last {
                     return Ok(());
                 }
             }
-            Some(Err(error)) => return Err(broke(to, &error)),
-            None => {
-                let trailers = from.trailers().await.map_err(|error| broke(to, &error))?;
+            Ok(Part::End(trailers)) => {
                 let trailers = trailers.map(|trailers| passed(session, way, trailers));
                 let rest = rest(session, way, search.take());
                 return match trailers.filter(|trailers| !trailers.is_empty()) {
                     Some(trailers) => {
-                        put(to, rest, false).await?;
+                        put(to, rest, false, &mut from).await?;
                         to.send_trailers(trailers).map_err(|_| Broken)
                     }
-                    None => put(to, rest, true).await,
+                    None => put(to, rest, true, &mut from).await,
                 };
             }
+            Err(error) => return Err(broke(to, &error)),
         }
     }
 }
@@ -93,11 +94,23 @@ fn broke(to: &mut SendStream<Bytes>, error: &h2::Error) -> Broken {
     Broken
 }
 
-async fn put(to: &mut SendStream<Bytes>, mut bytes: Bytes, last: bool) -> Result<(), Broken> {
+/// Sends `bytes`, and gathers what comes after them meanwhile.
+async fn put(
+    to: &mut SendStream<Bytes>,
+    mut bytes: Bytes,
+    last: bool,
+    from: &mut Incoming,
+) -> Result<(), Broken> {
     while !bytes.is_empty() {
         to.reserve_capacity(bytes.len());
         let room = match to.capacity() {
-            0 => poll_fn(|context| to.poll_capacity(context)).await.ok_or(Broken)?.map_err(|_| Broken)?,
+            0 => {
+                let room = poll_fn(|context| {
+                    from.gather(context);
+                    to.poll_capacity(context)
+                });
+                room.await.ok_or(Broken)?.map_err(|_| Broken)?
+            }
             room => room,
         };
         let part = bytes.split_to(room.min(bytes.len()));

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, ready};
 
 use bytes::Bytes;
-use h2::client::{Builder as ClientBuilder, ResponseFuture, SendRequest};
-use h2::server::{Builder as ServerBuilder, SendResponse};
+use h2::client::ResponseFuture;
+use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
@@ -20,15 +20,21 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::egress::exchange::MAX_INTERIM;
-use crate::egress::limits::{H2_BUFFER, H2_CONNECTION_WINDOW, H2_STREAM_WINDOW, MAX_H2_STREAMS, MAX_HEAD};
+use crate::egress::limits::{
+    H2_BUFFER, H2_CONNECTION_WINDOW, H2_FRAMES, H2_STREAM_WINDOW, MAX_H2_STREAMS, MAX_HEAD,
+};
 use crate::policy::authority::Authority;
 use crate::policy::http_rule::{HttpDecision, decide_request};
 use crate::secrets::Stream;
-use crate::tls::roots::Offer;
 
-use super::body::{Way, pass, scrub};
+use self::host::{Host, Sent, Unsent};
+use self::paced::Paced;
+use super::body::{Incoming, Way, pass, scrub};
 use super::head::{HTTPS_PORT, asks_for_part, host_of, is_left_out};
 use super::{Outside, Session, Unreachable};
+
+mod host;
+mod paced;
 
 /// gRPC's code for what is not permitted, and for what cannot be reached.
 const PERMISSION_DENIED: &str = "7";
@@ -58,8 +64,7 @@ impl Drop for Ending {
 /// One client's connection and the one to the host that it is served by.
 struct Served {
     session: Arc<Session>,
-    tasks: Tasks,
-    sender: tokio::sync::Mutex<Result<SendRequest<Bytes>, Unreachable>>,
+    host: Host,
 }
 
 /// Serves `client`.
@@ -74,26 +79,20 @@ where
             session.target
         ));
     };
-    let handshake = ServerBuilder::new()
+    let handshake = Builder::new()
         .max_concurrent_streams(MAX_H2_STREAMS)
         .max_header_list_size(MAX_HEAD as u32)
         .initial_window_size(H2_STREAM_WINDOW)
         .initial_connection_window_size(H2_CONNECTION_WINDOW)
         .max_send_buffer_size(H2_BUFFER)
-        .handshake::<_, Bytes>(client);
+        .data_frame_budget(H2_FRAMES)
+        .handshake::<_, Bytes>(Paced::new(client, Arc::default()));
     // A client that says nothing, or something else, has its own reasons.
     let Ok(Ok(mut connection)) = timeout(deadline, handshake).await else { return };
     let tasks = Tasks::default();
     let _ending = Ending(tasks.clone());
-    let sender = match outside {
-        Ok(outside) => begin(session, &tasks, outside).await,
-        Err(error) => Err(error),
-    };
-    let served = Arc::new(Served {
-        session: Arc::clone(session),
-        tasks: tasks.clone(),
-        sender: tokio::sync::Mutex::new(sender),
-    });
+    let host = Host::new(session, &tasks, outside).await;
+    let served = Arc::new(Served { session: Arc::clone(session), host });
     loop {
         tokio::select! {
             accepted = connection.accept() => match accepted {
@@ -106,31 +105,6 @@ where
             },
             () = session.activity.idle_for(session.idle(false)) => return,
         }
-    }
-}
-
-async fn begin(
-    session: &Arc<Session>,
-    tasks: &Tasks,
-    outside: Outside,
-) -> Result<SendRequest<Bytes>, Unreachable> {
-    let handshake = ClientBuilder::new()
-        .enable_push(false)
-        .max_header_list_size(MAX_HEAD as u32)
-        .initial_window_size(H2_STREAM_WINDOW)
-        .initial_connection_window_size(H2_CONNECTION_WINDOW)
-        .max_send_buffer_size(H2_BUFFER)
-        .handshake::<_, Bytes>(outside);
-    match timeout(session.gate.deadlines.connect, handshake).await {
-        Ok(Ok((sender, connection))) => {
-            tasks.spawn(async move {
-                // Its end shows in the sender.
-                let _ = connection.await;
-            });
-            Ok(sender)
-        }
-        Ok(Err(error)) => Err(session.unreachable(&format!("it does not speak HTTP/2 ({error})"))),
-        Err(_) => Err(session.unreachable("it does not speak HTTP/2 (it took too long)")),
     }
 }
 
@@ -164,6 +138,7 @@ impl Served {
     async fn answer(&self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
         let session = &self.session;
         let (parts, body) = request.into_parts();
+        let mut body = Incoming::new(body);
         let asked = Asked::of(&parts);
         let refused = |why: &str| {
             refusal(
@@ -189,7 +164,8 @@ impl Served {
             }
             return say(&mut respond, answer);
         }
-        let (outgoing, search) = match self.outgoing(parts, !body.is_end_stream()) {
+        let ends = body.is_end();
+        let (outgoing, search) = match self.outgoing(parts, !ends) {
             Ok(outgoing) => outgoing,
             Err(why) => return say(&mut respond, refused(why)),
         };
@@ -197,21 +173,29 @@ impl Served {
             let line = session.unreachable(&format!("it gave no answer ({error})")).to_string();
             refusal(StatusCode::BAD_GATEWAY, line, asked, UNAVAILABLE)
         };
-        let mut sender = match self.sender().await {
-            Ok(sender) => sender,
-            Err(line) => {
+        let sent = {
+            let mut send = pin!(self.host.send(outgoing, ends));
+            poll_fn(|context| {
+                if respond.poll_reset(context).is_ready() {
+                    return Poll::Ready(None);
+                }
+                body.gather(context);
+                send.as_mut().poll(context).map(Some)
+            })
+            .await
+        };
+        let Sent { mut response, mut up, slot } = match sent {
+            // Nothing that the client would hear.
+            None => return,
+            Some(Ok(sent)) => sent,
+            Some(Err(Unsent::Unreachable(line))) => {
                 return say(&mut respond, refusal(StatusCode::BAD_GATEWAY, line, asked, UNAVAILABLE));
             }
+            Some(Err(Unsent::Failed(error))) => return say(&mut respond, no_answer(&error)),
         };
         session.activity.touch();
-        let (mut response, mut up) = match sender.send_request(outgoing, body.is_end_stream()) {
-            Ok(sent) => sent,
-            Err(error) => return say(&mut respond, no_answer(&error)),
-        };
-        // It counts as a user of the connection to the host.
-        drop(sender);
         let upload = async {
-            if !body.is_end_stream() {
+            if !ends {
                 // A host that wants no more of it has its reasons, and may answer all the same.
                 let _ = pass(session, Way::Up, body, &mut up, search).await;
             }
@@ -263,29 +247,7 @@ impl Served {
             // The host hears that nobody waits for the answer, also when it takes no more of the request.
             up.send_reset(Reason::CANCEL);
         }
-    }
-
-    /// The connection to the host, made anew when the host closed it.
-    async fn sender(&self) -> Result<SendRequest<Bytes>, String> {
-        let mut held = self.sender.lock().await;
-        let open = match &*held {
-            Ok(open) => open.clone(),
-            // It was asked for once for this connection: the client asks anew by connecting.
-            Err(error) => return Err(error.to_string()),
-        };
-        if let Ok(ready) = open.ready().await {
-            return Ok(ready);
-        }
-        // What fails now is tried again with the next request.
-        let renewed = match self.session.connect(Offer::Http2).await {
-            Ok(outside) => begin(&self.session, &self.tasks, outside).await,
-            Err(error) => Err(error),
-        };
-        let fresh = renewed.map_err(|error| error.to_string())?;
-        *held = Ok(fresh.clone());
-        fresh.ready().await.map_err(|error| {
-            self.session.unreachable(&format!("it closed the connection ({error})")).to_string()
-        })
+        drop(slot);
     }
 
     /// The request as the host gets it, and what its body is searched with.
@@ -352,7 +314,7 @@ impl Served {
         };
         if !ends {
             // Both sides know how it ended.
-            pass(session, Way::Down, body, &mut down, search).await.ok()?;
+            pass(session, Way::Down, Incoming::new(body), &mut down, search).await.ok()?;
         }
         Some(down)
     }

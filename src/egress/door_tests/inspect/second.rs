@@ -9,6 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::*;
 
+mod crowded;
 mod streams;
 
 type Sender = hyper::client::conn::http2::SendRequest<Full<Bytes>>;

@@ -2,10 +2,10 @@
 
 use super::*;
 
-type Stream = server::TlsStream<TcpStream>;
+pub(super) type Stream = server::TlsStream<TcpStream>;
 
 /// An origin that serves each request of each connection with `serve`, frame by frame.
-async fn raw_h2<F, H>(world: &SessionCa, serve: F) -> SocketAddr
+pub(super) async fn raw_h2<F, H>(world: &SessionCa, serve: F) -> SocketAddr
 where
     F: Fn(h2::server::Connection<Stream, Bytes>) -> H + Send + Sync + Clone + 'static,
     H: Future<Output = ()> + Send + 'static,
@@ -18,7 +18,7 @@ where
 }
 
 /// A client that is in charge of its windows.
-async fn raw_client(read: &Read) -> h2::client::SendRequest<Bytes> {
+pub(super) async fn raw_client(read: &Read) -> h2::client::SendRequest<Bytes> {
     let client = connect(read, HOST, Offer::Both).await.unwrap();
     let (sender, connection) = h2::client::Builder::new()
         .initial_window_size(1 << 16)
@@ -30,8 +30,20 @@ async fn raw_client(read: &Read) -> h2::client::SendRequest<Bytes> {
     sender.ready().await.unwrap()
 }
 
-fn post(path: &str) -> Request<()> {
+pub(super) fn post(path: &str) -> Request<()> {
     Request::post(format!("https://api.test{path}")).body(()).unwrap()
+}
+
+/// The status of the answer to a request without a body. One that the host did not begin, since it says farewell, is sent
+/// again, as clients do.
+async fn status(sender: &mut h2::client::SendRequest<Bytes>, path: &str) -> u16 {
+    loop {
+        let (response, _) = sender.send_request(post(path), true).unwrap();
+        match timeout(PATIENCE, response).await.unwrap() {
+            Ok(answer) => return answer.status().as_u16(),
+            Err(error) => assert_eq!(error.reason(), Some(h2::Reason::REFUSED_STREAM)),
+        }
+    }
 }
 
 async fn interim(response: &mut h2::client::ResponseFuture) -> Response<()> {
@@ -110,31 +122,34 @@ async fn a_host_that_sends_nothing_but_interim_answers_has_none() {
 async fn a_stream_that_either_side_resets_ends_on_the_other() {
     let world = ca();
     let (sender, mut resets) = mpsc::unbounded_channel();
+    let leave = Arc::new(Notify::new());
+    let leaves = Arc::clone(&leave);
     let addr = raw_h2(&world, move |mut connection| {
-        let sender = sender.clone();
+        let (sender, leaves) = (sender.clone(), Arc::clone(&leaves));
         async move {
             while let Some(Ok((request, mut respond))) = connection.accept().await {
-                let sender = sender.clone();
+                let (sender, leaves) = (sender.clone(), Arc::clone(&leaves));
                 tokio::spawn(async move {
                     let path = request.uri().path().to_owned();
+                    sender.send((path.clone(), None)).unwrap();
                     match path.as_str() {
                         // The client leaves before there is an answer, or within its body.
                         "/silent" | "/silent/full" => {
                             let _unread = request;
                             let reason = std::future::poll_fn(|context| respond.poll_reset(context)).await;
-                            sender.send((path, reason.unwrap())).unwrap();
+                            sender.send((path, Some(reason.unwrap()))).unwrap();
                         }
                         "/long" => {
                             let mut body = respond.send_response(Response::new(()), false).unwrap();
                             body.send_data(Bytes::from("begun"), false).unwrap();
                             let reason = std::future::poll_fn(|context| body.poll_reset(context)).await;
-                            sender.send((path, reason.unwrap())).unwrap();
+                            sender.send((path, Some(reason.unwrap()))).unwrap();
                         }
                         // The host leaves.
                         _ => {
                             let mut body = respond.send_response(Response::new(()), false).unwrap();
                             body.send_data(Bytes::from("begun"), false).unwrap();
-                            tokio::time::sleep(Duration::from_millis(50)).await;
+                            leaves.notified().await;
                             body.send_reset(h2::Reason::ENHANCE_YOUR_CALM);
                         }
                     }
@@ -145,8 +160,10 @@ async fn a_stream_that_either_side_resets_ends_on_the_other() {
     .await;
     let read = read(addr, &world);
     let mut sender = raw_client(&read).await;
+    let mut next = async || timeout(PATIENCE, resets.recv()).await.expect("the host hears nothing").unwrap();
     for path in ["/silent", "/long", "/silent/full"] {
         let (response, mut body) = sender.send_request(post(path), false).unwrap();
+        assert_eq!(next().await, (path.to_owned(), None));
         if path == "/silent/full" {
             // The host takes no more than its window.
             body.send_data(Bytes::from(vec![b'x'; 200_000]), false).unwrap();
@@ -157,12 +174,12 @@ async fn a_stream_that_either_side_resets_ends_on_the_other() {
             assert_eq!(answer.into_body().data().await.unwrap().unwrap(), "begun");
         }
         body.send_reset(h2::Reason::CANCEL);
-        let seen = timeout(PATIENCE, resets.recv()).await.expect("the host hears nothing").unwrap();
-        assert_eq!(seen, (path.to_owned(), h2::Reason::CANCEL));
+        assert_eq!(next().await, (path.to_owned(), Some(h2::Reason::CANCEL)));
     }
     let (response, _) = sender.send_request(post("/broken"), true).unwrap();
     let mut body = timeout(PATIENCE, response).await.unwrap().unwrap().into_body();
     assert_eq!(body.data().await.unwrap().unwrap(), "begun");
+    leave.notify_one();
     let end = timeout(PATIENCE, body.data()).await.unwrap().expect("a broken body looks whole");
     assert_eq!(end.unwrap_err().reason(), Some(h2::Reason::ENHANCE_YOUR_CALM));
 }
@@ -210,31 +227,37 @@ async fn a_stream_that_nobody_reads_holds_its_host_back_and_no_other_stream() {
     assert!(sent.load(Ordering::Relaxed) < 1 << 20, "{sent:?} bytes were taken");
 }
 
+/// Answers the one request of a connection, perhaps before it is whole, and says farewell.
+async fn answer_one(mut connection: h2::server::Connection<Stream, Bytes>) {
+    let Some(Ok((_request, mut respond))) = connection.accept().await else { return };
+    respond.send_response(Response::new(()), true).unwrap();
+    connection.graceful_shutdown();
+    while connection.accept().await.is_some() {}
+}
+
 #[tokio::test]
 async fn a_connection_that_the_host_closes_is_made_anew_in_http_2() {
     let world = ca();
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
-    let addr = raw_h2(&world, move |mut connection| {
+    let addr = raw_h2(&world, move |connection| {
         count.fetch_add(1, Ordering::Relaxed);
-        async move {
-            let Some(Ok((_request, mut respond))) = connection.accept().await else { return };
-            // An answer before the request is whole, and a farewell.
-            respond.send_response(Response::new(()), true).unwrap();
-            connection.graceful_shutdown();
-            while connection.accept().await.is_some() {}
-        }
+        answer_one(connection)
     })
     .await;
     let read = read(addr, &world);
     let mut sender = raw_client(&read).await;
-    for round in 1..=3 {
+    for round in 0..3 {
+        // The host answers before the request is whole.
         let (response, mut body) = sender.send_request(post("/"), false).unwrap();
-        assert_eq!(timeout(PATIENCE, response).await.unwrap().unwrap().status().as_u16(), 200);
+        match timeout(PATIENCE, response).await.unwrap() {
+            Ok(answer) => assert_eq!(answer.status().as_u16(), 200),
+            Err(error) => assert_eq!(error.reason(), Some(h2::Reason::REFUSED_STREAM)),
+        }
         let _ = body.send_data(Bytes::from("late"), true);
-        eventually(|| connections.load(Ordering::Relaxed) == round).await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(status(&mut sender, "/").await, 200, "round {round}");
     }
+    assert!(connections.load(Ordering::Relaxed) >= 3);
 }
 
 #[tokio::test]
@@ -246,24 +269,18 @@ async fn a_renewal_that_fails_is_tried_again_with_the_next_request() {
     let addr = origin(move |stream| {
         let (acceptor, round) = (acceptor.clone(), connections.fetch_add(1, Ordering::Relaxed));
         async move {
-            if round == 1 {
-                // It is just starting anew.
-                return;
+            // The second time it is just starting anew.
+            if round != 1 {
+                answer_one(h2::server::handshake(acceptor.accept(stream).await.unwrap()).await.unwrap())
+                    .await;
             }
-            let mut connection = h2::server::handshake(acceptor.accept(stream).await.unwrap()).await.unwrap();
-            let Some(Ok((_request, mut respond))) = connection.accept().await else { return };
-            respond.send_response(Response::new(()), true).unwrap();
-            connection.graceful_shutdown();
-            while connection.accept().await.is_some() {}
         }
     })
     .await;
     let read = read(addr, &world);
     let mut sender = raw_client(&read).await;
     for want in [200, 502, 200] {
-        let (response, _) = sender.send_request(post("/"), true).unwrap();
-        assert_eq!(timeout(PATIENCE, response).await.unwrap().unwrap().status().as_u16(), want);
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(status(&mut sender, "/").await, want);
     }
 }
 
