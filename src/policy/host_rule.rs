@@ -141,6 +141,15 @@ impl HostPattern {
         }
     }
 
+    /// Whether it covers nothing but a loopback, which in a jail is the jail's own.
+    pub fn names_loopback(&self) -> bool {
+        match &self.hosts {
+            Hosts::Net(net) => net.addr().is_loopback(),
+            Hosts::Exact(name) | Hosts::Below(name) | Hosts::Domain(name) => name.is_localhost(),
+            Hosts::Any => false,
+        }
+    }
+
     /// Whether the pattern ends in `/tcp`.
     pub fn check(&self) -> StreamCheck {
         self.check

@@ -248,7 +248,7 @@ fn network(
         }
         NetworkMode::Filtered => {}
     }
-    for rule in settings.allow.iter().filter(|rule| names_loopback(&rule.value)) {
+    for rule in settings.allow.iter().filter(|rule| rule.value.names_loopback()) {
         warnings.push(format!(
             "{} is the jail's own loopback, which needs no rule; for a server of this machine: --forward PORT, or \
              --allow-host dev.internal:PORT --resolve dev.internal=127.0.0.1 ({})",
@@ -298,7 +298,7 @@ fn network(
     if lockdown && allow.is_empty() && settings.forward.is_empty() && settings.publish.is_empty() {
         return Ok(NetworkRule::Off);
     }
-    bindings::check(bound, &http, &allow, &settings.deny, warnings)?;
+    bindings::check(bound, &http, &allow, settings, warnings)?;
     let upstream = Upstream::new(&settings.upstream, &facts.environment, warnings);
     let network = settings.deny.iter().find(|rule| matches!(rule.value.hosts(), Hosts::Net(_)));
     if let (Some(rule), Some(proxy)) = (network, upstream.plain.as_ref().or(upstream.others.as_ref())) {
@@ -386,14 +386,6 @@ fn trust(facts: &Facts, network: &NetworkRule, rules: &FileRules, warnings: &mut
 fn once(ports: &[Sourced<u16>]) -> Vec<Sourced<u16>> {
     let mut seen = BTreeSet::new();
     ports.iter().filter(|port| seen.insert(port.value)).cloned().collect()
-}
-
-fn names_loopback(pattern: &HostPattern) -> bool {
-    match pattern.hosts() {
-        Hosts::Net(net) => net.addr().is_loopback(),
-        Hosts::Exact(name) => name.as_str() == "localhost",
-        Hosts::Any | Hosts::Below(_) | Hosts::Domain(_) => false,
-    }
 }
 
 fn landlock(profile: Profile, facts: &Facts, warnings: &mut Vec<String>) -> Result<Option<i32>> {

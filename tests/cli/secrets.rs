@@ -219,6 +219,54 @@ fn what_can_do_nothing_here_is_said_once() {
 }
 
 #[test]
+fn what_belongs_to_the_jails_own_loopback_is_said_to_work_nowhere() {
+    let env = TestEnv::new().var("TOKEN", KEY);
+    let said = |args: &[&str]| warnings(&plan(&env, &[args, &["--", "true"]].concat()));
+    for host in
+        ["localhost", "localhost:18443", "127.0.0.1", "127.0.0.1:18443", "[::1]:18443", "api.localhost"]
+    {
+        let flag = format!("TOKEN={host}");
+        for flags in [&["--secret", &flag][..], &["--secret", &flag, "--forward", "18443"]] {
+            let said = said(flags);
+            assert!(said.contains(&format!("TOKEN: {host} is the jail's own loopback")), "{flags:?}: {said}");
+            assert!(
+                said.contains("--resolve dev.internal=127.0.0.1") && !said.contains("allow it with"),
+                "{said}"
+            );
+            assert_eq!(said.lines().count(), 1, "{flags:?}: {said}");
+        }
+    }
+    assert_eq!(
+        said(&[
+            "--secret",
+            "TOKEN=dev.internal:18443",
+            "--allow-host",
+            "dev.internal:18443",
+            "--resolve",
+            "dev.internal=127.0.0.1"
+        ]),
+        ""
+    );
+    env.config(
+        "[secrets]\nTOKEN = { hosts = [\"localhost\", \"a.test\"] }\n[network]\nallow = [\"a.test\"]\n",
+    );
+    assert_eq!(said(&[]), "", "one of its hosts will do");
+    let rules = "[[network.http]]\nhost = \"localhost\"\ndeny = [\"DELETE /**\"]\n";
+    env.config(rules);
+    let idle = said(&[]);
+    assert!(idle.contains("the HTTP rules of localhost hold nowhere") && idle.lines().count() == 1, "{idle}");
+    let forwarded = env.jail(["--forward", "18443", "--", "true"]);
+    for part in
+        ["the HTTP rules of localhost", "cannot hold", "port 18443 is forwarded", "--resolve dev.internal"]
+    {
+        assert!(forwarded.refused().contains(part), "{part}: {forwarded:#?}");
+    }
+    env.config("");
+    env.file(".ai-jail.toml", rules);
+    assert!(said(&["--forward", "18443"]).contains("hold nowhere"), "a project stops no launch by it");
+}
+
+#[test]
 fn a_file_of_values_that_nothing_uses_is_named() {
     let env = TestEnv::new().var("OTHER", KEY);
     let file = env.file(env.home().join("keys.env"), format!("TOKEN={KEY}\n"));

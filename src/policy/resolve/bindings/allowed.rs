@@ -1,5 +1,6 @@
 //! What has to be looked into, against what is allowed and denied.
 
+use crate::config::settings::Settings;
 use crate::error::{Error, Kind, Result};
 use crate::policy::authority::Host;
 use crate::policy::host_rule::{HostPattern, Hosts, StreamCheck};
@@ -17,7 +18,7 @@ pub(in crate::policy::resolve) fn check(
     bound: &Bound,
     http: &[Sourced<HttpRules>],
     allow: &[Sourced<HostPattern>],
-    deny: &[Sourced<HostPattern>],
+    settings: &Settings,
     warnings: &mut Vec<String>,
 ) -> Result<()> {
     for one in bound.masked() {
@@ -27,7 +28,8 @@ pub(in crate::policy::resolve) fn check(
         for host in one.hosts {
             let is_allowed =
                 can_be_inspected(host, &PLAIN_PORTS, allow, &format!("the secret {name}"), origin)?;
-            match deny.iter().find(|rule| closes(&rule.value, host)) {
+            match settings.deny.iter().find(|rule| closes(&rule.value, host)) {
+                _ if host.names_loopback() => lines.push(own_loopback(name, host, origin)),
                 Some(rule) => lines.push(format!(
                     "{name}: {host} is denied ({}), so that the fake is worth nothing there ({origin})",
                     rule.origin
@@ -49,6 +51,25 @@ pub(in crate::policy::resolve) fn check(
         let (host, origin) = (&rules.value.host, &rules.origin);
         // Requests over plain HTTP are judged as well.
         let is_allowed = can_be_inspected(host, &[22], allow, &format!("the HTTP rules of {host}"), origin)?;
+        if host.names_loopback() {
+            let shown = host.without_every_port();
+            let unread = settings.forward.iter().find(|port| host.ports().contains(port.value));
+            match unread {
+                // A project's file stops no launch by it.
+                Some(port) if origin.layer != Layer::Project => {
+                    return Err(Error::new(Kind::Refused, format!("the HTTP rules of {shown} ({origin}) cannot hold"))
+                        .because(format!(
+                            "port {} is forwarded to this machine ({}), and what goes that way is not read",
+                            port.value, port.origin
+                        ))
+                        .hint(NAMED));
+                }
+                _ => warnings.push(format!(
+                    "the HTTP rules of {shown} hold nowhere ({origin}): it is the jail's own loopback, where nothing is read; {NAMED}"
+                )),
+            }
+            continue;
+        }
         // A project's own only narrow what the user may allow.
         if !is_allowed && !matches!(origin.layer, Layer::BuiltIn | Layer::Project) {
             let shown = host.without_every_port();
@@ -59,6 +80,18 @@ pub(in crate::policy::resolve) fn check(
         }
     }
     Ok(())
+}
+
+/// The way to a server of this machine on which ai-jail is.
+const NAMED: &str = "for a server of this machine use a name: --allow-host dev.internal:PORT --resolve dev.internal=127.0.0.1";
+
+/// What is said of a secret that belongs to a loopback.
+fn own_loopback(name: &str, host: &HostPattern, origin: &Origin) -> String {
+    format!(
+        "{name}: {host} is the jail's own loopback, where nobody puts the real value in, on forwarded ports neither ({origin}); for a \
+         server of this machine that speaks HTTPS bind it to a name, dev.internal:PORT, with --allow-host dev.internal:PORT \
+         --resolve dev.internal=127.0.0.1"
+    )
 }
 
 /// Whether a rule of what is denied leaves nothing of `host` where a secret could be put in.
