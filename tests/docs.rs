@@ -140,7 +140,8 @@ The jail could not be set up: a bad option, a bad configuration, a protection th
 \fB128+N\fR
 Signal \fIN\fR ended \fICOMMAND\fR.
 .SH ENVIRONMENT
-The command line beats these variables, and they beat the configuration files. An empty one counts as not set.
+The command line beats the variables that begin with AI_JAIL, and they beat the configuration files. An empty one counts as
+not set.
 .TP
 \fBAI_JAIL_PROFILE\fR
 The profile, as \fB\-\-profile\fR.
@@ -153,6 +154,14 @@ The home, as \fB\-\-home\fR.
 .TP
 \fBAI_JAIL_STATE\fR
 The agent's state, as \fB\-\-state\fR.
+.TP
+\fBSSL_CERT_FILE\fR
+A file of TLS roots (PEM) beside those of this machine: hosts that ai-jail looks into are verified by it, and programs in the jail
+get it too. It counts where ai-jail is started, not inside; there it and the variables of other tools (\fBCURL_CA_BUNDLE\fR,
+\fBNODE_EXTRA_CA_CERTS\fR, \fBREQUESTS_CA_BUNDLE\fR, \fBGIT_SSL_CAINFO\fR, ...) name \fI/run/ai\-jail/ca\-certificates.pem\fR.
+.TP
+\fBhttps_proxy\fR, \fBhttp_proxy\fR, \fBall_proxy\fR, \fBno_proxy\fR
+The proxy that connections leave through, unless \fIupstream_proxy\fR of the configuration says otherwise.
 .SH FILES
 .TP
 \fI$XDG_CONFIG_HOME/ai\-jail/config.toml\fR

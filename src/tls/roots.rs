@@ -111,15 +111,15 @@ pub fn objection(error: &std::io::Error) -> Option<String> {
                 "its certificate is for another name".to_owned()
             }
             CertificateError::UnknownIssuer => {
-                "its certificate is signed by nobody whom this machine trusts (SSL_CERT_FILE adds an authority), or a \
-                 certificate between is missing"
+                "its certificate is signed by nobody whom this machine trusts (SSL_CERT_FILE adds an authority, set where you \
+                 start ai-jail), or a certificate between is missing"
                     .to_owned()
             }
             CertificateError::Revoked => "its certificate was revoked".to_owned(),
             // webpki's word for an authority's certificate in the place of a server's.
             other if format!("{other:?}").contains("CaUsedAsEndEntity") => {
                 "its certificate is self-signed, or that of an authority: it needs one that an authority has signed, which \
-                 SSL_CERT_FILE adds"
+                 SSL_CERT_FILE adds where you start ai-jail"
                     .to_owned()
             }
             other => format!("its certificate is refused ({other})"),
@@ -127,4 +127,30 @@ pub fn objection(error: &std::io::Error) -> Option<String> {
         Tls::NoCertificatesPresented => "it has no certificate".to_owned(),
         other => format!("TLS with it failed ({other})"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_rustls::rustls::{CertificateError, Error};
+
+    use super::*;
+
+    #[test]
+    fn what_adds_an_authority_is_said_to_be_outside() {
+        for why in [
+            CertificateError::UnknownIssuer,
+            CertificateError::Other(tokio_rustls::rustls::OtherError(std::sync::Arc::new(
+                std::io::Error::other(CaUsedAsEndEntity),
+            ))),
+        ] {
+            let error = std::io::Error::other(Error::InvalidCertificate(why));
+            let said = objection(&error).unwrap();
+            let named = said.find("SSL_CERT_FILE").unwrap();
+            assert!(said[named..].contains("where you start ai-jail"), "{said}");
+        }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the certificate is an authority's")]
+    struct CaUsedAsEndEntity;
 }

@@ -264,3 +264,20 @@ fn host_shows(rules: &FileRules, entry: &Path) -> bool {
     });
     same || rules.iter().any(|rule| rule.dest.parent() == Some(entry))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variable_of_trust_is_documented() {
+        let docs = include_str!("../../../docs/configuration.md");
+        let part = docs.split("\n#### TLS roots\n").nth(1).unwrap().split("\n### ").next().unwrap();
+        for name in
+            TRUST_VARIABLES.iter().chain(&SESSION_VARIABLES).filter(|name| !name.starts_with("NPM_CONFIG"))
+        {
+            assert!(part.contains(&format!("`{name}`")), "{name}");
+        }
+        assert!(part.contains(&format!("`{TRUST}`")));
+    }
+}

@@ -35,7 +35,7 @@ pub(super) fn inspector(
     if outside.is_empty() {
         warnings.push(
             "this machine has no TLS roots: hosts that ai-jail looks into cannot be verified, and so not reached; \
-             install ca-certificates, or set SSL_CERT_FILE"
+             install ca-certificates, or set SSL_CERT_FILE where you start ai-jail"
                 .to_owned(),
         );
     }
