@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::schema::Tables;
-use super::secret_values;
+use super::secret_values::{self, Bound};
 use super::secrets::{FileEntry, SecretEntry};
 use super::settings::{EnvValue, GrantSpec, HomeMode, Limits, NetworkMode, Profile, StateMode};
 use super::values::{self, Base, GrantPath};
@@ -196,7 +196,7 @@ fn secret(raw: &str) -> Result<(String, Vec<HostPattern>)> {
         return Err(value_for_host("--secret NAME", "your environment"));
     }
     let bad = |problem| usage("--secret", raw, problem);
-    let (name, hosts) = secret_values::bound(OsStr::new(raw)).map_err(bad)?;
+    let (name, hosts) = secret_values::bound(OsStr::new(raw), Bound::Variable).map_err(bad)?;
     // Of text both halves are text.
     let name = name.to_string_lossy().into_owned();
     values::env_name(&name).map_err(bad)?;
@@ -226,7 +226,7 @@ fn secret_files(raw: &[OsString], base: Base<'_>) -> Result<BTreeMap<PathBuf, Fi
             return Err(value_for_host("--secret-file PATH", "the file"));
         }
         let bad = |problem| usage("--secret-file", text, problem);
-        let (path, hosts) = secret_values::bound(text).map_err(bad)?;
+        let (path, hosts) = secret_values::bound(text, Bound::File).map_err(bad)?;
         if secret_values::is_value_for_path(path) {
             return Err(value_for_path("--secret-file", "=api.example.com"));
         }

@@ -56,17 +56,63 @@ pub fn http_host(text: &str) -> Result<HostPattern, Problem> {
     Ok(pattern.on_every_port_by_default())
 }
 
+/// What is bound to hosts on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// A variable, by its name.
+    Variable,
+    /// A file, by its path.
+    File,
+}
+
 /// Reads `NAME=HOST[,HOST...]` or `PATH=HOST[,HOST...]`: what stands before the last `=`, and the hosts.
-pub fn bound(raw: &OsStr) -> Result<(&OsStr, Vec<HostPattern>), Problem> {
-    let form = || Problem::new("it takes NAME=HOST, or NAME=HOST,HOST,...");
+pub fn bound(raw: &OsStr, what: Bound) -> Result<(&OsStr, Vec<HostPattern>), Problem> {
+    let form = || {
+        let word = if what == Bound::File { "PATH" } else { "NAME" };
+        Problem::new(format!("it takes {word}=HOST, or {word}=HOST,HOST,..."))
+    };
     let bytes = raw.as_bytes();
     let at = bytes.iter().rposition(|byte| *byte == b'=').filter(|at| *at > 0).ok_or_else(form)?;
     let hosts = std::str::from_utf8(&bytes[at + 1..]).map_err(|_| form())?;
+    if let Some(problem) = misplaced(&OsStr::from_bytes(&bytes[..at]).to_string_lossy(), hosts, what) {
+        return Err(problem);
+    }
     if hosts.is_empty() {
         return Err(form());
     }
     let hosts: Vec<_> = hosts.split(',').map(secret_host).collect::<Result<_, _>>()?;
     Ok((OsStr::from_bytes(&bytes[..at]), hosts))
+}
+
+/// What is wrong when the two sides are those of another form, with the form that was meant.
+fn misplaced(left: &str, right: &str, what: Bound) -> Option<Problem> {
+    let is_path = |text: &str| ["/", "~", "./", "../"].iter().any(|start| text.starts_with(start));
+    let is_name = |text: &str| {
+        let sign = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        text.bytes().any(|byte| byte.is_ascii_uppercase()) && text.bytes().all(sign)
+    };
+    let is_host = |text: &str| {
+        !text.contains('/') && (text.contains('.') || text == "localhost") && host_pattern(text).is_ok()
+    };
+    let problem = |why: &str, option: &str, bound: &str, host: &str| {
+        Some(Problem::new(why).hint(format!("write {option} {bound}={host}")))
+    };
+    match what {
+        Bound::Variable if is_host(left) && is_name(right) => {
+            problem("the name of the variable stands first", "--secret", right, left)
+        }
+        Bound::File if is_host(left) && is_path(right) => {
+            problem("the path of the file stands first", "--secret-file", right, left)
+        }
+        Bound::Variable if is_path(left) => {
+            problem("a path is no name of a variable", "--secret-file", left, right)
+        }
+        Bound::Variable if is_path(right) => problem("a path is no host", "--secret-file", right, left),
+        Bound::File if is_host(left) && is_name(right) => {
+            problem("this is the name of a variable, and its host", "--secret", right, left)
+        }
+        _ => None,
+    }
 }
 
 /// Whether a secret's value stands where [`bound`] reads the hosts of a variable. A variable's name holds no `=`.
@@ -215,14 +261,42 @@ mod tests {
             ("A=h.test,.g.test:8443", Some(("A", 2))),
             ("a=b=h.test", Some(("a=b", 1))),
             ("A", None),
+            ("a.test=A", None),
             ("A=", None),
             ("=h.test", None),
             ("A=h.test,", None),
             ("A=h test", None),
         ];
         for (text, want) in cases {
-            let got = bound(OsStr::new(text)).ok().map(|(name, hosts)| (name.to_str().unwrap(), hosts.len()));
+            let got = bound(OsStr::new(text), Bound::Variable)
+                .ok()
+                .map(|(name, hosts)| (name.to_str().unwrap(), hosts.len()));
             assert_eq!(got, want, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_stands_on_the_wrong_side_is_said_with_the_form_that_was_meant() {
+        use Bound::{File, Variable};
+        for (text, what, want) in [
+            ("api.a.test=TOKEN", Variable, Some("--secret TOKEN=api.a.test")),
+            ("api.a.test:8443=TOKEN_2", Variable, Some("--secret TOKEN_2=api.a.test:8443")),
+            ("localhost=TOKEN", Variable, Some("--secret TOKEN=localhost")),
+            ("~/token=a.test", Variable, Some("--secret-file ~/token=a.test")),
+            ("a.test=/srv/token", Variable, Some("--secret-file /srv/token=a.test")),
+            ("a.test=./token", File, Some("--secret-file ./token=a.test")),
+            ("a.test=~/token", File, Some("--secret-file ~/token=a.test")),
+            ("a.test=TOKEN", File, Some("--secret TOKEN=a.test")),
+            ("TOKEN=a.test", Variable, None),
+            ("token=a.test", File, None),
+            ("token.json=a.test", File, None),
+            ("my.name=a.test", Variable, None),
+        ] {
+            let hint = bound(OsStr::new(text), what).err().and_then(|problem| problem.hint);
+            assert_eq!(hint, want.map(|want| format!("write {want}")), "{text}");
+        }
+        for (what, want) in [(Variable, "it takes NAME=HOST"), (File, "it takes PATH=HOST")] {
+            assert!(bound(OsStr::new("x"), what).unwrap_err().why.starts_with(want), "{what:?}");
         }
     }
 

@@ -174,10 +174,14 @@ fn content(path: &Path, mut file: File) -> Result<Bytes> {
     Ok(bytes)
 }
 
-fn unreadable(path: &Path, error: impl std::fmt::Display) -> Error {
-    Error::new(Kind::Refused, format!("the secrets in {} cannot be read", shown(path)))
-        .because(error)
-        .hint("name a file that is there, or leave it out")
+fn unreadable(path: &Path, error: std::io::Error) -> Error {
+    let what = format!("the secrets in {} cannot be read", shown(path));
+    if error.kind() != std::io::ErrorKind::NotFound {
+        return Error::new(Kind::Refused, what).because(error).hint("let this user read it, or leave it out");
+    }
+    Error::new(Kind::Refused, what)
+        .because("there is no such file")
+        .hint("name a file that is there, or leave it out; a variable is --secret NAME=HOST")
 }
 
 fn refused(path: &Path, why: &str) -> Error {

@@ -1,6 +1,6 @@
 //! The environment of the jail: which of the launcher's variables come in, and why the others do not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::sync::LazyLock;
 
@@ -116,16 +116,29 @@ pub fn looks_secret(name: &str) -> bool {
     find(&TABLE.secret, name).is_some()
 }
 
-/// A warning for each variable that the command line passes on and the launcher does not have. A list in a file is for
-/// every day, and says nothing about one that is not set today.
-pub fn unset(settings: &Settings, launcher: &BTreeMap<OsString, OsString>) -> Vec<String> {
+/// A warning for each variable that the command line passes on and the launcher does not have, `in_files` of `--env-file` or not
+/// at all. A list in a file is for every day, and says nothing about one that is not set today.
+pub fn unset(
+    settings: &Settings,
+    launcher: &BTreeMap<OsString, OsString>,
+    in_files: &BTreeSet<String>,
+) -> Vec<String> {
     let missing = settings.env.iter().filter(|(name, wanted)| {
         wanted.value == EnvValue::Pass
             && wanted.origin.layer == Layer::CommandLine
             && !launcher.contains_key(OsStr::new(name))
     });
     missing
-        .map(|(name, _)| format!("--env {}: it is not set here, so that the jail has none", escape(name)))
+        .map(|(name, _)| {
+            let shown = escape(name);
+            match in_files.contains(name) {
+                true => format!(
+                    "--env {shown}: only a file of --env-file has it, whose values are for fakes: --secret {shown}=HOST; set it here to \
+                     give the jail the real one"
+                ),
+                false => format!("--env {shown}: it is not set here, so that the jail has none"),
+            }
+        })
         .collect()
 }
 

@@ -54,7 +54,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     let network = network(settings, facts, &bound, &mut warnings)?;
     let trust = trust(facts, &network, &rules, &mut warnings);
     let environment = variables::resolve(settings, facts, &rules, &network, &trust, &bound, &home);
-    warnings.extend(env::unset(settings, &facts.environment));
+    warnings.extend(env::unset(settings, &facts.environment, &facts.file_variables));
     let secrets = secrets::decide(settings, &facts.project, &facts.secrets, &facts.grants);
     warnings.extend(secrets::warning(&secrets));
     let covers = covers::covers(facts, &rules, &secrets, &bound, &mut warnings)?;

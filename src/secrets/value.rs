@@ -20,8 +20,12 @@ impl SecretValue {
         if bytes.len() > MAX_VALUE {
             return Err(ValueError::TooLong);
         }
-        if bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
-            return Err(ValueError::Lines);
+        let is_break = |byte: &u8| matches!(byte, b'\r' | b'\n');
+        if bytes.iter().any(is_break) {
+            let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            let one = !text.is_empty() && !text.iter().any(is_break);
+            return Err(if one { ValueError::Break } else { ValueError::Lines });
         }
         if bytes.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
             return Err(ValueError::Control);
@@ -55,6 +59,12 @@ pub enum ValueError {
         "it is longer than 64 KiB, which no header carries; name a part of it with `extract`, or deny it"
     )]
     TooLong,
+    /// It has a CR or an LF, or both, at its end alone.
+    #[error(
+        "it ends in a line break, which no header carries; give it without, as NAME=\"$(cat FILE)\" does in a shell, or `printf %s` \
+         in place of `echo`"
+    )]
+    Break,
     /// It has a CR or an LF.
     #[error("it has more than one line, which could begin a header of its own; give it without line breaks")]
     Lines,
@@ -94,7 +104,11 @@ mod tests {
     fn what_no_header_carries_is_no_value() {
         let cases = [
             (b"".to_vec(), Some(ValueError::Empty)),
-            (b"a\r".to_vec(), Some(ValueError::Lines)),
+            (b"a\r".to_vec(), Some(ValueError::Break)),
+            (b"a\n".to_vec(), Some(ValueError::Break)),
+            (b"a\r\n".to_vec(), Some(ValueError::Break)),
+            (b"a\n\n".to_vec(), Some(ValueError::Lines)),
+            (b"\n".to_vec(), Some(ValueError::Lines)),
             (b"a\nX-Header: b".to_vec(), Some(ValueError::Lines)),
             (b"a\0".to_vec(), Some(ValueError::Control)),
             (b"\x1b[0m".to_vec(), Some(ValueError::Control)),

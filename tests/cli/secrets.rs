@@ -313,6 +313,47 @@ fn a_secret_without_a_value_is_refused_with_its_place_and_a_way_out() {
 }
 
 #[test]
+fn a_mistake_is_answered_with_what_was_meant() {
+    let env = TestEnv::new().var("BROKEN", format!("{KEY}\n"));
+    let file = env.file(env.home().join("keys.env"), format!("FILED={KEY}\n"));
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("chmod");
+    let file = file.to_str().expect("UTF-8");
+    for (args, parts) in [
+        (&["--secret-file", "token"][..], &["it takes PATH=HOST"][..]),
+        (&["--secret", "TOKEN"], &["it takes NAME=HOST"]),
+        (
+            &["--secret", "a.test=TOKEN"],
+            &["the name of the variable stands first", "write --secret TOKEN=a.test"],
+        ),
+        (
+            &["--secret-file", "a.test=~/t"],
+            &["the path of the file stands first", "write --secret-file ~/t=a.test"],
+        ),
+        (&["--env-file", "missing.env"], &["missing.env cannot be read", "there is no such file"]),
+        (
+            &["--secret-file", "missing=a.test"],
+            &["there is no such file", "a variable is --secret NAME=HOST"],
+        ),
+        (&["--secret", "BROKEN=a.test"], &["it ends in a line break", "$(cat FILE)"]),
+    ] {
+        let output = env.jail([args, &["--allow-host", "a.test", "--", "true"]].concat());
+        for part in parts {
+            assert!(output.refused().contains(part), "{args:?}: {part}: {output:#?}");
+        }
+        assert!(!output.stderr.contains("can write"), "{args:?}: {output:#?}");
+    }
+    let said = |args: &[&str]| warnings(&plan(&env, &[args, &["--", "true"]].concat()));
+    let filed = said(&["--env-file", file, "--env", "FILED"]);
+    assert!(
+        filed.contains("--env FILED: only a file of --env-file has it")
+            && filed.contains("--secret FILED=HOST"),
+        "{filed}"
+    );
+    let unset = said(&["--env", "UNSET"]);
+    assert!(unset.contains("--env UNSET: it is not set here"), "{unset}");
+}
+
+#[test]
 fn what_cannot_hold_stops_the_launch() {
     let env = TestEnv::new().var("TOKEN", KEY);
     let allow = ["--allow-host", "a.test:443/tcp"];

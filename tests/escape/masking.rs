@@ -163,7 +163,7 @@ fn an_env_file_gives_values_when_it_is_the_users_alone() {
     set(&inside, 0o600);
     assert!(run(&inside).refused().contains("where a jail can write"));
     let missing = run(Path::new("/nonexistent/keys"));
-    assert!(missing.refused().contains("No such file"), "{missing:#?}");
+    assert!(missing.refused().contains("no such file"), "{missing:#?}");
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn a_file_that_no_secret_is_found_in_is_refused() {
     env.inside("true").ok();
     for (path, more, why) in [
         ("auth.json", "extract = '\"token\": \"([^\"]+)\"'\n", "matches nothing"),
-        ("missing", "", "No such file"),
+        ("missing", "", "no such file"),
         ("link", "", "symlink"),
     ] {
         config(path, more);

@@ -25,6 +25,10 @@ pub(super) fn read(path: &Path, written: &Written) -> Result<BTreeMap<String, By
     let parent = parent.canonicalize().map_err(|error| unreadable(path, error))?;
     let Some(name) = path.file_name() else { return refuse("it is not a regular file") };
     let real = parent.join(name);
+    // What is not there is nowhere.
+    if let Err(error) = real.symlink_metadata() {
+        return Err(unreadable(path, error));
+    }
     if written.holds(path) || written.holds(&real) {
         return refuse("it lies where a jail can write");
     }
@@ -194,7 +198,9 @@ mod tests {
             (top.join("link"), Some("symlink")),
             (fifo, Some("regular")),
             (top.join("p/.."), Some("regular")),
-            (top.join("missing"), Some("No such file")),
+            (top.join("missing"), Some("no such file")),
+            (top.join("missing/env"), Some("no such file")),
+            (top.join("p/missing"), Some("no such file")),
         ] {
             let got = read(&path, &written);
             match why {
