@@ -5,7 +5,7 @@
 mod command;
 mod env_file;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
@@ -102,14 +102,14 @@ impl Values {
     }
 }
 
-/// The names that env files give values for.
+/// The names that env files give values for, with the file that counts: the last.
 ///
 /// # Errors
 /// As [`Values::read`].
-pub fn names(files: &[PathBuf], written: &Written) -> Result<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
+pub fn names(files: &[PathBuf], written: &Written) -> Result<BTreeMap<String, PathBuf>> {
+    let mut names = BTreeMap::new();
     for file in files {
-        names.extend(env_file::read(file, written)?.into_keys());
+        names.extend(env_file::read(file, written)?.into_keys().map(|name| (name, file.clone())));
     }
     Ok(names)
 }

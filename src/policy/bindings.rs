@@ -18,8 +18,15 @@ pub enum SecretMode {
 /// Where a value is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueFrom {
-    /// The launcher's environment, or a file of `--env-file`.
+    /// The launcher's environment.
     Environment,
+    /// A file of `--env-file`.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Whether the launcher's environment has the variable too, which does not count then.
+        over_environment: bool,
+    },
     /// What this command prints, which is run outside at the launch.
     Command(Vec<String>),
 }

@@ -1,7 +1,8 @@
 //! The environment of the jail: which of the launcher's variables come in, and why the others do not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -121,7 +122,7 @@ pub fn looks_secret(name: &str) -> bool {
 pub fn unset(
     settings: &Settings,
     launcher: &BTreeMap<OsString, OsString>,
-    in_files: &BTreeSet<String>,
+    in_files: &BTreeMap<String, PathBuf>,
 ) -> Vec<String> {
     let missing = settings.env.iter().filter(|(name, wanted)| {
         wanted.value == EnvValue::Pass
@@ -131,7 +132,7 @@ pub fn unset(
     missing
         .map(|(name, _)| {
             let shown = escape(name);
-            match in_files.contains(name) {
+            match in_files.contains_key(name) {
                 true => format!(
                     "--env {shown}: only a file of --env-file has it, whose values are for fakes: --secret {shown}=HOST; set it here to \
                      give the jail the real one"

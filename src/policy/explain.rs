@@ -20,7 +20,7 @@ use crate::policy::files::{Source, inside};
 use crate::policy::host_rule::HostPattern;
 use crate::policy::meant::meant;
 use crate::policy::net::{DOOR_PORTS, Inspected, NetPolicy};
-use crate::policy::origin::{Layer, Origin, Sourced};
+use crate::policy::origin::{Layer, Origin};
 use crate::policy::{Asked, NetworkRule, Policy, env};
 use crate::secrets::{Place, Places};
 
@@ -199,7 +199,7 @@ fn explain_variable(policy: &Policy, name: &str) -> Answer {
     if let Some(binding) = policy.bindings.iter().find(|binding| binding.name == name) {
         return match binding.mode {
             SecretMode::Mask => {
-                let source = value_from(&binding.from, &policy.settings.env_files);
+                let source = value_from(&binding.from);
                 answer("masked", works_at(&binding.hosts, binding.places, &source, &binding.origin), None)
             }
             SecretMode::Deny => {
@@ -289,13 +289,13 @@ fn works_at(hosts: &[HostPattern], places: Places, source: &str, origin: &Origin
 }
 
 /// Where the value of a variable is read; nothing is read to say so.
-fn value_from(from: &ValueFrom, env_files: &[Sourced<PathBuf>]) -> String {
+fn value_from(from: &ValueFrom) -> String {
     match from {
         ValueFrom::Command(words) => format!("its value is what `{}` prints at the launch", words.join(" ")),
-        ValueFrom::Environment if env_files.is_empty() => "its value is that of your environment".to_owned(),
-        ValueFrom::Environment => {
-            let files: Vec<String> = env_files.iter().map(|file| file.value.display().to_string()).collect();
-            format!("its value is that of {}, else that of your environment", files.join(", "))
+        ValueFrom::Environment => "its value is that of your environment".to_owned(),
+        ValueFrom::File { path, over_environment } => {
+            let over = if *over_environment { ", and not the one that is set here" } else { "" };
+            format!("its value is that of {} (--env-file){over}", path.display())
         }
     }
 }

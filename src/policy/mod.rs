@@ -20,7 +20,7 @@ pub mod trust;
 pub mod upstream;
 pub mod wild;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,8 +53,8 @@ pub struct Facts {
     pub user: User,
     /// The launcher's environment.
     pub environment: BTreeMap<OsString, OsString>,
-    /// The names of the variables in the files of `--env-file`.
-    pub file_variables: BTreeSet<String>,
+    /// The variables in the files of `--env-file`, each with the file that counts.
+    pub file_variables: BTreeMap<String, PathBuf>,
     /// The project, resolved.
     pub project: PathBuf,
     /// The current directory, resolved; outside the project the command starts in the project.

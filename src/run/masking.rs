@@ -132,23 +132,24 @@ fn secrets(
     let seed = seed::of(&prepared.data, policy.seed.as_deref())?;
     let masked: Vec<&SecretBinding> =
         policy.bindings.iter().filter(|binding| binding.mode == SecretMode::Mask).collect();
-    let read = masked.iter().filter(|binding| binding.from == ValueFrom::Environment);
+    let read = masked.iter().filter(|binding| !matches!(binding.from, ValueFrom::Command(_)));
     let env_files: Vec<PathBuf> = policy.settings.env_files.iter().map(|file| file.value.clone()).collect();
     let mut values = Values::read(host, read.map(|binding| binding.name.as_str()), &env_files, &written)?;
     // All are found before the first is run.
     // 127 would say that the jail's own command was not found.
-    let find = |words: &Vec<String>| {
-        Command::find(host, words, &written).map_err(|error| match error.kind() {
+    let find = |words: &Vec<String>, binding: &SecretBinding| {
+        let found = Command::find(host, words, &written).map_err(|error| match error.kind() {
             Kind::NotFound => error.of_kind(Kind::Refused),
             _ => error,
-        })
+        });
+        found.map_err(|error| error.hint(without(binding)))
     };
     let commands = masked.iter().map(|binding| {
         let from = match &binding.from {
-            ValueFrom::Environment => None,
-            ValueFrom::Command(words) => Some(find(words)?),
+            ValueFrom::Environment | ValueFrom::File { .. } => None,
+            ValueFrom::Command(words) => Some(find(words, binding)?),
         };
-        Ok((from, binding.revoke.as_ref().map(find).transpose()?))
+        Ok((from, binding.revoke.as_ref().map(|words| find(words, binding)).transpose()?))
     });
     let commands = commands.collect::<Result<Vec<_>>>()?;
     let mut secrets: Vec<Secret> = Vec::new();
@@ -156,7 +157,7 @@ fn secrets(
         let name = &binding.name;
         let mut bytes = match from {
             None => values.take(name, &binding.origin)?,
-            Some(command) => command.print(name)?,
+            Some(command) => command.print(name).map_err(|error| error.hint(without(binding)))?,
         };
         if let Some(command) = revoke {
             revokes.add(name, command, bytes.clone());
@@ -202,6 +203,16 @@ fn secrets(
         }));
     }
     Ok(secrets)
+}
+
+/// The ways out when a command of a secret cannot be had: it is not needed for every launch.
+fn without(binding: &SecretBinding) -> String {
+    let name = escape(&binding.name);
+    format!(
+        "an entry below [agents.NAME] counts for that agent or command alone: secrets.{name} = {{ ... }} there ({} has it now); \
+         --env {name} goes without it once",
+        binding.origin
+    )
 }
 
 /// What to say of a value that HTTP does not carry as it is.

@@ -308,7 +308,23 @@ fn a_secret_without_a_value_is_refused_with_its_place_and_a_way_out() {
         env.config(&format!("[secrets]\nTOKEN = {{ hosts = [\"a.test\"], from = [\"{from}\"] }}\n"));
         let failed = run(&[]);
         assert_eq!(failed.code(), 125, "{failed:#?}");
-        assert!(failed.stderr.contains(from), "{failed:#?}");
+        for part in [
+            from,
+            "below [agents.NAME]",
+            "secrets.TOKEN = { ... }",
+            "config.toml:2",
+            "--env TOKEN goes without it once",
+        ] {
+            assert!(failed.stderr.contains(part), "{part}: {failed:#?}");
+        }
+        let without = run(&["--env", "TOKEN"]);
+        assert!(without.success() && without.stderr.contains("it is not set here"), "{without:#?}");
+        assert!(!without.stderr.contains("the real value"), "{without:#?}");
+        // It is in the way of that command alone.
+        env.config(&format!(
+            "[agents.other]\nsecrets.TOKEN = {{ hosts = [\"a.test\"], from = [\"{from}\"] }}\n"
+        ));
+        assert!(run(&[]).success(), "{from}");
     }
 }
 
@@ -504,7 +520,14 @@ fn explain_says_where_a_value_is_from_and_which_way_a_host_is_reached() {
     }
     assert!(!own.stdout.contains("hidden"), "{own:#?}");
     let filed = explain(&["--env-file", file.to_str().unwrap()]);
-    assert!(filed.ok().contains(&format!("its value is that of {}, else", file.display())), "{filed:#?}");
+    let want = format!("its value is that of {} (--env-file)\n", file.display());
+    assert!(filed.ok().contains(&want), "{filed:#?}");
+    let env = env.var("B", KEY);
+    let both = env.jail(["explain", "--env-file", file.to_str().unwrap(), "B"]);
+    assert!(both.ok().contains("(--env-file), and not the one that is set here"), "{both:#?}");
+    let shown = env.jail(["--dry-run", "--env-file", file.to_str().unwrap(), "--", "true"]);
+    let want = format!("; from {}, not the one that is set here", file.display());
+    assert!(shown.ok().contains(&want), "{shown:#?}");
 }
 
 #[test]

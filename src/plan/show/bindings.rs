@@ -24,6 +24,10 @@ pub(super) fn secrets(out: &mut String, policy: &Policy) {
         let name = escape(&binding.name).to_string();
         let from = match &binding.from {
             ValueFrom::Environment => String::new(),
+            ValueFrom::File { path: file, over_environment } => {
+                let over = if *over_environment { ", not the one that is set here" } else { "" };
+                format!("; from {}{over}", path(file))
+            }
             ValueFrom::Command(words) => format!("; from `{}`", escape(&words.join(" "))),
         };
         let revoke = binding.revoke.as_ref();
@@ -77,6 +81,7 @@ pub(super) fn secrets_json(policy: &Policy) -> Value {
             "in": names(binding.places),
             "from": match &binding.from {
                 ValueFrom::Environment => json!("environment"),
+                ValueFrom::File { path, .. } => json!({ "env_file": path.to_string_lossy() }),
                 ValueFrom::Command(words) => json!(words),
             },
             "revoke": binding.revoke,

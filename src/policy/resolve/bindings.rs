@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::config::settings::{NetworkMode, Settings};
+use crate::config::settings::{EnvValue, NetworkMode, Settings};
 use crate::error::{Error, Kind, Result};
 use crate::host::agents::{Agent, Credential};
 use crate::host::system::MountKind;
@@ -137,14 +137,12 @@ fn shown(facts: &Facts, rules: &FileRules, path: &Path) -> bool {
 
 /// A file of `--env-file` gives the jail nothing: its values are for secrets that are bound to a host.
 fn unused_files(settings: &Settings, facts: &Facts, bound: &Bound) -> Option<String> {
-    let is_used = |binding: &SecretBinding| {
-        binding.from == ValueFrom::Environment && facts.file_variables.contains(&binding.name)
-    };
+    let is_used = |binding: &SecretBinding| matches!(binding.from, ValueFrom::File { .. });
     if settings.env_files.is_empty() || bound.variables.iter().any(is_used) {
         return None;
     }
     let files: Vec<String> = settings.env_files.iter().map(|file| escape(&*file.value).to_string()).collect();
-    let first = facts.file_variables.first().map_or("NAME".to_owned(), |name| escape(name).to_string());
+    let first = facts.file_variables.keys().next().map_or("NAME".to_owned(), |name| escape(name).to_string());
     Some(format!(
         "--env-file {}: no variable of it is bound to a host, so that nothing of it is used; bind one with --secret {first}=HOST, \
          and the jail has a fake of it",
@@ -169,6 +167,12 @@ fn variables(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> 
                         named.origin, entry.origin
                     ))
                     .hint("leave one of them out"));
+                }
+                // It is said that it is not set.
+                Ordering::Greater
+                    if named.value == EnvValue::Pass && !facts.environment.contains_key(OsStr::new(name)) =>
+                {
+                    continue;
                 }
                 Ordering::Greater => {
                     warnings.push(format!(
@@ -195,7 +199,7 @@ fn variables(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> 
             mode,
             hosts,
             places: entry.places.unwrap_or_default(),
-            from: entry.from.clone().map_or(ValueFrom::Environment, ValueFrom::Command),
+            from: entry.from.clone().map_or_else(|| value_from(facts, name), ValueFrom::Command),
             revoke: entry.revoke.clone(),
             origin: entry.origin.clone(),
         });
@@ -292,7 +296,7 @@ fn own_keys(settings: &Settings, facts: &Facts, bound: &mut Bound, warnings: &mu
                         mode: SecretMode::Mask,
                         hosts,
                         places: Default::default(),
-                        from: ValueFrom::Environment,
+                        from: value_from(facts, name),
                         revoke: None,
                         origin: agent.origin("its own key"),
                     });
@@ -332,10 +336,21 @@ fn unfit(facts: &Facts, name: &str) -> Option<String> {
     }
 }
 
+/// Where the value of a variable is read that no command prints: a file wins.
+fn value_from(facts: &Facts, name: &str) -> ValueFrom {
+    match facts.file_variables.get(name) {
+        None => ValueFrom::Environment,
+        Some(path) => ValueFrom::File {
+            path: path.clone(),
+            over_environment: facts.environment.contains_key(OsStr::new(name)),
+        },
+    }
+}
+
 /// Whether the launcher, or a file of `--env-file`, has a value.
 fn is_set(facts: &Facts, name: &str) -> bool {
     facts.environment.get(OsStr::new(name)).is_some_and(|value| !value.is_empty())
-        || facts.file_variables.contains(name)
+        || facts.file_variables.contains_key(name)
 }
 
 fn credential<'f>(agent: Option<&'f Agent>, name: &str) -> Option<(&'f Agent, &'f Credential)> {
