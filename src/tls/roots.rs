@@ -131,7 +131,7 @@ pub fn objection(error: &std::io::Error) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use tokio_rustls::rustls::{CertificateError, Error};
+    use tokio_rustls::rustls::{Error, OtherError};
 
     use super::*;
 
@@ -139,9 +139,7 @@ mod tests {
     fn what_adds_an_authority_is_said_to_be_outside() {
         for why in [
             CertificateError::UnknownIssuer,
-            CertificateError::Other(tokio_rustls::rustls::OtherError(std::sync::Arc::new(
-                std::io::Error::other(CaUsedAsEndEntity),
-            ))),
+            CertificateError::Other(OtherError(Arc::new(std::io::Error::other(CaUsedAsEndEntity)))),
         ] {
             let error = std::io::Error::other(Error::InvalidCertificate(why));
             let said = objection(&error).unwrap();
