@@ -23,6 +23,11 @@ const WRONG: &[(&str, &[&str], &str)] = &[
     ("a word for the jail of one's own", &["--env", "AI_JAIL=0", "--", "true"], "always 1"),
     ("nothing to explain", &["explain", ""], "an empty word"),
     ("a URL that no rule is about", &["explain", "ftp://a.test/x"], "only http and https URLs"),
+    (
+        "a URL with a password",
+        &["explain", "https://me:word@a.test/x"],
+        "this URL cannot be explained; it holds",
+    ),
     ("no command", &[], "command"),
     ("no command after the dashes", &["--"], "command"),
     ("a bad host pattern", &["--allow-host", "*.com", "--", "true"], "*.com"),

@@ -62,7 +62,7 @@ fn ask(prepared: &Prepared, target: &OsString) -> Result<Answer> {
     if text.contains("://") {
         return match Url::parse(&text) {
             Ok(url) => Ok(explain_url(&prepared.policy, &own()?, &url)),
-            Err(error) => Err(Error::new(Kind::Usage, format!("{} cannot be explained", escape(&*text)))
+            Err(error) => Err(Error::new(Kind::Usage, "this URL cannot be explained")
                 .because(error)
                 .hint("give the host alone, as in --allow-host")),
         };
