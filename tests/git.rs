@@ -83,13 +83,11 @@ fn the_status_is_the_same_before_and_after() {
 fn the_host_sees_no_difference_while_the_jail_runs() {
     let env = TestEnv::new();
     let git = Git::new(&env).init();
-    env.file(".git/info/exclude", "started\n");
+    env.file(".git/info/exclude", "go\n");
     let before = git.status();
-    let started = env.project().join("started");
-    let jail = env.jail_running(["--", "sh", "-c", "touch started; sleep 1; rm started"]);
-    assert!(common::eventually(common::DEADLINE, || started.exists()), "the jail starts");
+    let jail = env.jail_waiting(&[], "", "rm go");
     assert_eq!(git.run(&["status", "--porcelain"]).ok(), before, "no mount point of ours shows on the host");
-    jail.finish(common::DEADLINE).ok();
+    env.let_go(jail).ok();
     assert_eq!(git.status(), "", "nor afterwards");
 }
 

@@ -31,7 +31,7 @@ pub use env::{SYSTEM_PATH, TestEnv, service, text};
 pub use git::Git;
 pub use memory::{Held, search_while};
 pub use probe::{Answer, probe_path};
-pub use process::{children, descendants};
+pub use process::{children, descendants, handles, has_terminal, state};
 pub use pty::Terminal;
 pub use require::{Feature, missing, on_path, under_ci};
 pub use run::{DEADLINE, Output, Running, eventually, output_of, start};

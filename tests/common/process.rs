@@ -27,3 +27,25 @@ pub fn children(pid: i32) -> Vec<(i32, String)> {
     }
     found
 }
+
+/// The state that /proc shows of a process: `T` is stopped, `Z` or nothing has ended.
+pub fn state(pid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Whether a process has a handler for the signal of this number.
+pub fn handles(pid: i32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// Whether the process is in the foreground of its terminal.
+pub fn has_terminal(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit_once(") ").map_or(Vec::new(), |(_, tail)| tail.split(' ').collect());
+    // The process group is the fifth field of the file, that of the terminal's foreground the eighth.
+    matches!((fields.get(2), fields.get(5)), (Some(own), Some(foreground)) if own == foreground)
+}

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::common::{
-    DEADLINE, Feature, Output, Running, Terminal, TestEnv, descendants, eventually, missing, output_of, start,
+    DEADLINE, Feature, Output, Running, Terminal, TestEnv, descendants, eventually, handles, missing,
+    output_of, start,
 };
 use super::unique;
 
@@ -234,8 +235,7 @@ fn a_signal_ends_a_launch_that_has_not_come_to_the_command() {
         let launcher = running.pid() as i32;
         let waits = || descendants(launcher).iter().any(|(_, name)| name == "sleep");
         assert!(eventually(DEADLINE, waits), "bwrap was started");
-        // The handlers are there once the launcher waits for the warden.
-        std::thread::sleep(Duration::from_millis(100));
+        assert!(eventually(DEADLINE, || handles(launcher, number)), "the launcher waits for the warden");
         let begun = Instant::now();
         kill([launcher], signal);
         let output = running.finish(GONE);

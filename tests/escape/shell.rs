@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{LocalModes, Termios};
 
-use super::common::{Terminal, TestEnv, children, descendants, eventually};
+use super::common::{Terminal, TestEnv, children, descendants, eventually, state};
 
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -46,10 +46,25 @@ fn pid(terminal: &Terminal) -> i32 {
     i32::try_from(terminal.pid()).expect("a pid")
 }
 
-/// The state that /proc shows of a process: `T` is stopped, `Z` or nothing has ended.
-fn state(pid: i32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
+/// Waits until a job of the shell has stopped.
+#[track_caller]
+fn stopped(shell: &Terminal) {
+    let stops = || children(pid(shell)).iter().any(|(id, _)| state(*id) == Some('T'));
+    assert!(eventually(WAIT, stops), "{:?}", descendants(pid(shell)));
+}
+
+/// Waits until a program of this name runs below the shell.
+#[track_caller]
+fn runs(shell: &Terminal, program: &str) {
+    let runs = || descendants(pid(shell)).iter().any(|(_, name)| name == program);
+    assert!(eventually(WAIT, runs), "{program}: {:?}", descendants(pid(shell)));
+}
+
+/// Waits until the terminal has this mode, or has it no more.
+#[track_caller]
+fn has_mode(shell: &Terminal, mode: LocalModes, has: bool) {
+    let is = || shell.modes().local_modes.contains(mode) == has;
+    assert!(eventually(WAIT, is), "{mode:?}: {}", settings(shell));
 }
 
 /// Waits until the shell's job has been continued, each process of it.
@@ -164,7 +179,7 @@ fn stopped_and_continued_and_started_in_the_background_the_terminal_is_left_usab
         }
         shell.wait_for("prompt> ");
         if claim != "stopped" {
-            std::thread::sleep(Duration::from_secs(1));
+            stopped(&shell);
             shell.send("\r");
         }
         shell.wait_for("Stopped");
@@ -205,7 +220,7 @@ fn the_terminal_is_asked_nothing_from_the_background() {
 
     let (mut shell_, _) = shell(&env);
     shell_.send(format!("ai-jail -q -- {script} &\r"));
-    std::thread::sleep(Duration::from_secs(2));
+    stopped(&shell_);
     shell_.send("\r");
     shell_.wait_for("Stopped");
     assert!(!asked(&shell_), "{:?}", String::from_utf8_lossy(&shell_.raw()));
@@ -250,7 +265,8 @@ fn the_command_of_a_pipeline_may_change_the_terminal_and_read_it() {
     let (mut shell, found) = shell(&env);
     shell.send("ai-jail -q sh -c 'stty -echo; printf pass: >&2; read x; stty echo; echo g''ot $x; cat' | sed 's/^/> /'\r");
     shell.wait_for("pass:");
-    std::thread::sleep(Duration::from_millis(300));
+    // What `stty` said inside holds outside a moment later.
+    has_mode(&shell, LocalModes::ECHO, false);
     shell.send("secret\r");
     shell.send("visible\r");
     shell.wait_for("visible\r\n");
@@ -261,7 +277,7 @@ fn the_command_of_a_pipeline_may_change_the_terminal_and_read_it() {
     usable(&mut shell, &found, "a password was asked for");
     shell.send("seq 1000 | ai-jail -q sh -c 'stty raw -echo < /dev/tty; echo u''p; dd bs=1 count=1 < /dev/tty 2>/dev/null | od -c'\r");
     shell.wait_for("up");
-    std::thread::sleep(Duration::from_millis(300));
+    has_mode(&shell, LocalModes::ICANON, false);
     shell.send("K");
     shell.wait_for("0000000   K");
     usable(&mut shell, &found, "a key was asked for");
@@ -297,7 +313,7 @@ fn an_interrupt_ends_the_loop_or_script_around_the_launcher_too() {
             let mark = shell.raw().len();
             shell.send(format!("clear; {}\r", around.replace("LOOP", &body)));
             shell.wait_after(mark, "round-1-up\r\n");
-            std::thread::sleep(Duration::from_millis(700));
+            runs(&shell, "sleep");
             shell.send("\x03");
             usable(&mut shell, &found, &format!("{launcher}{around}"));
             let last = String::from_utf8_lossy(&shell.raw()[mark..]).into_owned();
@@ -311,7 +327,7 @@ fn an_interrupt_ends_the_loop_or_script_around_the_launcher_too() {
     shell.send("clear; for i in 1 2; do echo turn-$i-up; ai-jail -q sh -c 'stty -isig; head -c 1 >/dev/null; exit 130'; done\r");
     for turn in ["turn-1-up\r\n", "turn-2-up\r\n"] {
         shell.wait_for(turn);
-        std::thread::sleep(Duration::from_millis(700));
+        runs(&shell, "head");
         shell.send("\x03\r");
     }
     usable(&mut shell, &found, "handled");

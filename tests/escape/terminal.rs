@@ -2,9 +2,17 @@
 
 use std::time::Duration;
 
-use super::common::{Terminal, TestEnv, eventually};
+use super::common::{Terminal, TestEnv, children, eventually, has_terminal, state};
 
 const WAIT: Duration = Duration::from_secs(30);
+
+/// The one job of a shell: its process.
+#[track_caller]
+fn only_child(shell: &Terminal) -> i32 {
+    let found = children(i32::try_from(shell.pid()).expect("a pid"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0].0
+}
 
 #[test]
 fn the_terminal_inside_is_not_the_users() {
@@ -141,7 +149,13 @@ fn ctrl_z_stops_and_fg_continues() {
     shell.send("\x1a");
     shell.wait_for("Stopped");
     shell.send("fg\r");
-    std::thread::sleep(Duration::from_millis(300));
+    // What is typed before the launcher has the terminal may be discarded with the shell's settings.
+    let launcher = only_child(&shell);
+    let taken = || {
+        let raw = !shell.modes().local_modes.contains(rustix::termios::LocalModes::ICANON);
+        has_terminal(launcher) && state(launcher) != Some('T') && raw
+    };
+    assert!(eventually(WAIT, taken), "{}", shell.screen());
     shell.send("word\r");
     shell.wait_for("got word");
 }
@@ -157,12 +171,17 @@ fn a_launcher_in_the_background_stops_and_goes_on_as_it_is_told() {
         let _ = std::fs::remove_file(env.project().join("counted"));
         shell.send(format!("{command} &\r"));
         assert!(eventually(WAIT, || !counted().is_empty()), "{command}: {}", shell.screen());
-        shell.send("kill -TSTP $!; sleep 1; echo first $(jobs)\r");
+        shell.send("kill -TSTP $!\r");
+        let job = only_child(&shell);
+        assert!(eventually(WAIT, || state(job) == Some('T')), "{command}: {}", shell.screen());
+        shell.send("echo first $(jobs)\r");
         shell.wait_for("first [1]+ Stopped");
         let before = counted();
         std::thread::sleep(Duration::from_millis(300));
         assert_eq!(counted(), before, "{command}: it is stopped inside too");
-        shell.send("kill -CONT $!; sleep 1; echo then $(jobs)\r");
+        shell.send("kill -CONT $!\r");
+        assert!(eventually(WAIT, || state(job) != Some('T')), "{command}: {}", shell.screen());
+        shell.send("echo then $(jobs)\r");
         shell.wait_for("then [1]+ Running");
         assert!(eventually(WAIT, || counted() != before), "{command}: it goes on");
         shell.send("kill %1; wait %1; echo ended $?\r");
@@ -177,7 +196,9 @@ fn a_stop_signal_from_inside_stops_nothing_for_good() {
     let jail = env!("CARGO_BIN_EXE_ai-jail");
     shell.send(format!("{jail} -q -- sh -c 'echo up; kill -TSTP 0; echo resumed'; echo over $?\r"));
     shell.wait_for("up\r\n");
-    std::thread::sleep(Duration::from_millis(500));
+    let launcher = only_child(&shell);
+    let over = || String::from_utf8_lossy(&shell.raw()).contains("over ");
+    assert!(eventually(WAIT, || state(launcher) == Some('T') || over()), "{}", shell.screen());
     shell.send("\rfg\r");
     shell.wait_for("resumed");
 }

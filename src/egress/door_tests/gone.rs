@@ -60,7 +60,6 @@ async fn a_client_that_left_gives_its_slot_back_though_the_origin_is_silent() {
             // A reset is seen at once, whatever the deadline.
             let limit = if leave == Leave::Reset { 60_000 } else { 200 };
             let jail = jail_with(towards(&["ok.test"], addr), half_closed(limit), &[]);
-            tokio::time::sleep(Duration::from_millis(50)).await;
             let free = jail.gate.slots.available_permits();
             let outside = jail.gate.descriptors.available_permits();
             let mut client = TcpStream::connect(jail.proxy).await.unwrap();
@@ -105,12 +104,12 @@ async fn a_client_that_finished_sending_gets_its_answer_as_long_as_bytes_flow() 
         let mut buffer = [0; 4096];
         while let Ok(1..) = stream.read(&mut buffer).await {}
         for _ in 0..10 {
-            tokio::time::sleep(Duration::from_millis(60)).await;
+            tokio::time::sleep(Duration::from_millis(120)).await;
             stream.write_all(b"x").await.unwrap();
         }
     })
     .await;
-    let jail = jail_with(towards(&["ok.test:443/tcp"], addr), half_closed(300), &[]);
+    let jail = jail_with(towards(&["ok.test:443/tcp"], addr), half_closed(900), &[]);
     assert_eq!(talk(jail.proxy, CONNECT).await, format!("{ESTABLISHED}xxxxxxxxxx"));
 }
 
@@ -155,7 +154,6 @@ async fn a_large_head_keeps_its_permit_until_it_was_sent_and_no_longer() {
 async fn a_client_that_reads_no_answer_is_given_up() {
     let deadlines = Deadlines { head: Duration::from_millis(300), ..Deadlines::default() };
     let jail = jail_with(policy(&[], &[]), deadlines, &[]);
-    tokio::time::sleep(Duration::from_millis(50)).await;
     let free = jail.gate.slots.available_permits();
     let mut client = TcpStream::connect(jail.proxy).await.unwrap();
     let flood = async { while client.write_all(GET).await.is_ok() {} };

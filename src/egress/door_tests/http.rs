@@ -232,18 +232,31 @@ async fn bodies_stream_in_both_directions() {
 
 #[tokio::test]
 async fn a_body_that_turns_bad_midway_ends_the_exchange() {
-    let (addr, mut requests) = recording(OK).await;
+    let (sender, mut ended) = mpsc::unbounded_channel();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let arrived = Arc::clone(&seen);
+    let addr = origin(move |mut stream| {
+        let (seen, sender) = (Arc::clone(&arrived), sender.clone());
+        async move {
+            while let Ok(byte) = stream.read_u8().await {
+                seen.lock().unwrap().push(byte);
+            }
+            sender.send(()).unwrap();
+        }
+    })
+    .await;
     let jail = jail(towards(&["ok.test"], addr));
     let mut client = TcpStream::connect(jail.proxy).await.unwrap();
     let head =
         b"POST http://ok.test/ HTTP/1.1\r\nHost: ok.test\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n";
     client.write_all(head).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let first_chunk = || seen.lock().unwrap().ends_with(b"1\r\na\r\n");
+    eventually(first_chunk).await;
     client.write_all(b"zz\r\n").await.unwrap();
     let got = rest(&mut client).await;
     assert!(got.starts_with("HTTP/1.1 400 "), "{got}");
-    let seen = requests.recv().await.unwrap();
-    assert!(seen.ends_with("1\r\na\r\n"), "the origin never saw an end: {seen:?}");
+    timeout(PATIENCE, ended.recv()).await.expect("the origin's connection does not end").unwrap();
+    assert!(first_chunk(), "the origin never saw an end of the body: {seen:?}");
 }
 
 #[tokio::test]
@@ -353,11 +366,10 @@ async fn thousands_of_connections_come_and_go() {
     let (addr, _requests) = recording(OK).await;
     let jail = jail(towards(&["ok.test"], addr));
     let request = b"GET http://ok.test/ HTTP/1.1\r\nHost: ok.test\r\n\r\n";
-    assert!(talk(jail.proxy, request).await.ends_with("ok"));
     let slots = || jail.gate.slots.available_permits();
-    // The doors' own slots are taken now; that of the request may still be.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // Each door brings the slot that it holds.
     let free = slots();
+    assert!(talk(jail.proxy, request).await.ends_with("ok"));
     for round in 0..30 {
         let mut clients = Vec::new();
         for index in 0..100 {

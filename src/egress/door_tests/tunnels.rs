@@ -188,11 +188,11 @@ async fn a_tunnel_to_port_80_carries_requests_for_its_host_alone() {
 
 #[tokio::test]
 async fn idle_tunnels_end_and_so_does_everything_with_the_server() {
-    let deadlines = Deadlines { idle: Duration::from_millis(200), ..Deadlines::default() };
+    let deadlines = Deadlines { idle: Duration::from_millis(600), ..Deadlines::default() };
     let first = jail_with(towards(&["ok.test:443/tcp"], echo().await), deadlines, &[]);
     let mut client = connected(&first, "ok.test:443").await;
     for _ in 0..6 {
-        tokio::time::sleep(Duration::from_millis(60)).await;
+        tokio::time::sleep(Duration::from_millis(150)).await;
         client.write_all(b"x").await.unwrap();
         until(&mut client, "x").await;
     }
