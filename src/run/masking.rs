@@ -57,21 +57,15 @@ pub(super) fn begin(
     let policy = &prepared.policy;
     let has_secrets = names(policy).next().is_some();
     if !has_secrets && !matches!(policy.trust, Trust::Session(_)) {
-        return Ok(Masking::default());
+        let concealed = if details { hiding(host, prepared, &[]) } else { Concealed::default() };
+        return Ok(Masking { concealed, ..Masking::default() });
     }
     protect_memory()?;
     let mut late = Late::default();
     let mut warnings = Vec::new();
     let secrets =
         if has_secrets { secrets(host, prepared, &mut late, revokes, &mut warnings)? } else { Vec::new() };
-    let concealed = if details {
-        let known = known(host, policy, &written(prepared));
-        let values = secrets.iter().map(|secret| secret.value.expose());
-        let values: Vec<&[u8]> = values.chain(known.iter().map(|value| value.as_slice())).collect();
-        Concealed::new(&values, Guess::Shown)
-    } else {
-        Concealed::default()
-    };
+    let concealed = if details { hiding(host, prepared, &secrets) } else { Concealed::default() };
     let vault = Vault::new(secrets);
     warnings.extend(other_ways::close(&prepared.plan, &vault, &mut late));
     let inspector = match &policy.trust {
@@ -90,6 +84,14 @@ pub(super) fn begin(
         Trust::Host(_) | Trust::Joined(..) | Trust::None => None,
     };
     Ok(Masking { plan: Some(prepared.plan.completed(&late)?), inspector, warnings, concealed })
+}
+
+/// What keeps the values of `secrets`, and of those that the jail does not have, out of what is shown.
+fn hiding(host: &Host, prepared: &Prepared, secrets: &[Secret]) -> Concealed {
+    let known = known(host, &prepared.policy, &written(prepared));
+    let values = secrets.iter().map(|secret| secret.value.expose());
+    let values: Vec<&[u8]> = values.chain(known.iter().map(|value| value.as_slice())).collect();
+    Concealed::new(&values, Guess::Shown)
 }
 
 /// Where the jail writes, and so would choose what is read.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::common::{Output, SYSTEM_PATH, TestEnv};
 
-const KEY: &str = "sk-ant-api03-AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHHIIIIJJJJ";
+pub(crate) const KEY: &str = "sk-ant-api03-AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHHIIIIJJJJ";
 
 /// An environment in which `claude` can be started.
 fn with_claude() -> TestEnv {
@@ -19,7 +19,7 @@ fn planned(env: &TestEnv, args: &[&str]) -> Output {
     env.jail(["--dry-run", "--json"].iter().chain(args))
 }
 
-fn plan(env: &TestEnv, args: &[&str]) -> Value {
+pub(crate) fn plan(env: &TestEnv, args: &[&str]) -> Value {
     let output = planned(env, args);
     serde_json::from_str(output.ok()).unwrap_or_else(|error| panic!("{error}: {output:#?}"))
 }
@@ -41,7 +41,7 @@ fn bound(plan: &Value) -> Vec<String> {
         .collect()
 }
 
-fn warnings(plan: &Value) -> String {
+pub(crate) fn warnings(plan: &Value) -> String {
     let list = plan["warnings"].as_array().expect("a list");
     list.iter().map(|warning| warning.as_str().expect("a sentence")).collect::<Vec<_>>().join("\n")
 }
@@ -219,54 +219,6 @@ fn what_can_do_nothing_here_is_said_once() {
 }
 
 #[test]
-fn what_belongs_to_the_jails_own_loopback_is_said_to_work_nowhere() {
-    let env = TestEnv::new().var("TOKEN", KEY);
-    let said = |args: &[&str]| warnings(&plan(&env, &[args, &["--", "true"]].concat()));
-    for host in
-        ["localhost", "localhost:18443", "127.0.0.1", "127.0.0.1:18443", "[::1]:18443", "api.localhost"]
-    {
-        let flag = format!("TOKEN={host}");
-        for flags in [&["--secret", &flag][..], &["--secret", &flag, "--forward", "18443"]] {
-            let said = said(flags);
-            assert!(said.contains(&format!("TOKEN: {host} is the jail's own loopback")), "{flags:?}: {said}");
-            assert!(
-                said.contains("--resolve dev.internal=127.0.0.1") && !said.contains("allow it with"),
-                "{said}"
-            );
-            assert_eq!(said.lines().count(), 1, "{flags:?}: {said}");
-        }
-    }
-    assert_eq!(
-        said(&[
-            "--secret",
-            "TOKEN=dev.internal:18443",
-            "--allow-host",
-            "dev.internal:18443",
-            "--resolve",
-            "dev.internal=127.0.0.1"
-        ]),
-        ""
-    );
-    env.config(
-        "[secrets]\nTOKEN = { hosts = [\"localhost\", \"a.test\"] }\n[network]\nallow = [\"a.test\"]\n",
-    );
-    assert_eq!(said(&[]), "", "one of its hosts will do");
-    let rules = "[[network.http]]\nhost = \"localhost\"\ndeny = [\"DELETE /**\"]\n";
-    env.config(rules);
-    let idle = said(&[]);
-    assert!(idle.contains("the HTTP rules of localhost hold nowhere") && idle.lines().count() == 1, "{idle}");
-    let forwarded = env.jail(["--forward", "18443", "--", "true"]);
-    for part in
-        ["the HTTP rules of localhost", "cannot hold", "port 18443 is forwarded", "--resolve dev.internal"]
-    {
-        assert!(forwarded.refused().contains(part), "{part}: {forwarded:#?}");
-    }
-    env.config("");
-    env.file(".ai-jail.toml", rules);
-    assert!(said(&["--forward", "18443"]).contains("hold nowhere"), "a project stops no launch by it");
-}
-
-#[test]
 fn a_file_of_values_that_nothing_uses_is_named() {
     let env = TestEnv::new().var("OTHER", KEY);
     let file = env.file(env.home().join("keys.env"), format!("TOKEN={KEY}\n"));
@@ -282,91 +234,6 @@ fn a_file_of_values_that_nothing_uses_is_named() {
         assert!(!said.contains(KEY), "{said}");
     }
     assert_eq!(said(&["--secret", "TOKEN=a.test", "--allow-host", "a.test"]), "");
-}
-
-#[test]
-fn a_secret_without_a_value_is_refused_with_its_place_and_a_way_out() {
-    let env = TestEnv::new();
-    let allow = ["--allow-host", "a.test"];
-    let run = |args: &[&str]| env.jail([&allow[..], args, &["--", "true"]].concat());
-    let typed = run(&["--secret", "TOKEN=a.test"]);
-    assert!(typed.refused().contains("leave --secret TOKEN out"), "{typed:#?}");
-    env.config("[secrets]\nTOKEN = { hosts = [\"a.test\"] }\n");
-    let configured = run(&[]);
-    for part in [
-        "the secret TOKEN has no value",
-        "config.toml:2 (secrets.TOKEN)",
-        "take the entry out",
-        "--env TOKEN",
-    ] {
-        assert!(configured.refused().contains(part), "{part}: {configured:#?}");
-    }
-    assert!(!configured.stderr.contains("--secret TOKEN"), "{configured:#?}");
-    assert!(run(&["--env", "TOKEN"]).success(), "the way out is one");
-    // No word about the command that was asked for, which is there.
-    for from in ["no-such-command", "/no/such/command", "false"] {
-        env.config(&format!("[secrets]\nTOKEN = {{ hosts = [\"a.test\"], from = [\"{from}\"] }}\n"));
-        let failed = run(&[]);
-        assert_eq!(failed.code(), 125, "{failed:#?}");
-        for part in [
-            from,
-            "below [agents.NAME]",
-            "secrets.TOKEN = { ... }",
-            "config.toml:2",
-            "--env TOKEN goes without it once",
-        ] {
-            assert!(failed.stderr.contains(part), "{part}: {failed:#?}");
-        }
-        let without = run(&["--env", "TOKEN"]);
-        assert!(without.success() && without.stderr.contains("it is not set here"), "{without:#?}");
-        assert!(!without.stderr.contains("the real value"), "{without:#?}");
-        // It is in the way of that command alone.
-        env.config(&format!(
-            "[agents.other]\nsecrets.TOKEN = {{ hosts = [\"a.test\"], from = [\"{from}\"] }}\n"
-        ));
-        assert!(run(&[]).success(), "{from}");
-    }
-}
-
-#[test]
-fn a_mistake_is_answered_with_what_was_meant() {
-    let env = TestEnv::new().var("BROKEN", format!("{KEY}\n"));
-    let file = env.file(env.home().join("keys.env"), format!("FILED={KEY}\n"));
-    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("chmod");
-    let file = file.to_str().expect("UTF-8");
-    for (args, parts) in [
-        (&["--secret-file", "token"][..], &["it takes PATH=HOST"][..]),
-        (&["--secret", "TOKEN"], &["it takes NAME=HOST"]),
-        (
-            &["--secret", "a.test=TOKEN"],
-            &["the name of the variable stands first", "write --secret TOKEN=a.test"],
-        ),
-        (
-            &["--secret-file", "a.test=~/t"],
-            &["the path of the file stands first", "write --secret-file ~/t=a.test"],
-        ),
-        (&["--env-file", "missing.env"], &["missing.env cannot be read", "there is no such file"]),
-        (
-            &["--secret-file", "missing=a.test"],
-            &["there is no such file", "a variable is --secret NAME=HOST"],
-        ),
-        (&["--secret", "BROKEN=a.test"], &["it ends in a line break", "$(cat FILE)"]),
-    ] {
-        let output = env.jail([args, &["--allow-host", "a.test", "--", "true"]].concat());
-        for part in parts {
-            assert!(output.refused().contains(part), "{args:?}: {part}: {output:#?}");
-        }
-        assert!(!output.stderr.contains("can write"), "{args:?}: {output:#?}");
-    }
-    let said = |args: &[&str]| warnings(&plan(&env, &[args, &["--", "true"]].concat()));
-    let filed = said(&["--env-file", file, "--env", "FILED"]);
-    assert!(
-        filed.contains("--env FILED: only a file of --env-file has it")
-            && filed.contains("--secret FILED=HOST"),
-        "{filed}"
-    );
-    let unset = said(&["--env", "UNSET"]);
-    assert!(unset.contains("--env UNSET: it is not set here"), "{unset}");
 }
 
 #[test]
@@ -528,191 +395,6 @@ fn explain_says_where_a_value_is_from_and_which_way_a_host_is_reached() {
     let shown = env.jail(["--dry-run", "--env-file", file.to_str().unwrap(), "--", "true"]);
     let want = format!("; from {}, not the one that is set here", file.display());
     assert!(shown.ok().contains(&want), "{shown:#?}");
-}
-
-#[test]
-fn a_credential_is_explained_with_the_way_to_a_fake_first() {
-    let env = TestEnv::new().var("GITHUB_TOKEN", KEY).var("MY_TOKEN", KEY).var("OPENAI_API_KEY", KEY);
-    let hint = |flags: &[&str], name: &str| {
-        let output = env.jail([&["explain"], flags, &[name]].concat());
-        let line = output.ok().trim_end().to_owned();
-        line.split_once("; to change it: ").unwrap_or_else(|| panic!("{line}")).1.to_owned()
-    };
-    let github = "--secret GITHUB_TOKEN=api.github.com";
-    let fake = |name: &str| {
-        format!(", and the jail has a fake that works there over HTTPS; --env {name} gives it the real one")
-    };
-    for (flags, name, want) in [
-        (&[][..], "GITHUB_TOKEN", format!("{github} --allow-host api.github.com")),
-        (&["--allow-host", ".github.com"], "GITHUB_TOKEN", github.to_owned()),
-        (
-            &["--network", "off"],
-            "GITHUB_TOKEN",
-            format!("{github} --network filtered --allow-host api.github.com"),
-        ),
-        (&[], "MY_TOKEN", "--secret MY_TOKEN=HOST --allow-host HOST".to_owned()),
-        (
-            &[],
-            "OPENAI_API_KEY",
-            "--secret OPENAI_API_KEY=api.openai.com --allow-host api.openai.com".to_owned(),
-        ),
-    ] {
-        assert_eq!(hint(flags, name), want + &fake(name), "{flags:?} {name}");
-    }
-    assert_eq!(hint(&["--network", "open"], "GITHUB_TOKEN"), "--env GITHUB_TOKEN", "there are no fakes");
-    assert_eq!(hint(&[], "MY_FLAG"), "--env MY_FLAG");
-    assert_eq!(hint(&[], "ANTHROPIC_BASE_URL"), "--env ANTHROPIC_BASE_URL");
-    // What is said is what works.
-    let flags = ["--secret", "GITHUB_TOKEN=api.github.com", "--allow-host", "api.github.com"];
-    let set = env
-        .jail([&flags[..], &["--", "sh", "-c", "test -n \"$GITHUB_TOKEN\" && echo $GITHUB_TOKEN"]].concat());
-    assert!(set.ok().len() == KEY.len() + 1 && !set.stdout.contains(KEY), "{set:#?}");
-}
-
-#[test]
-fn what_is_more_than_a_token_is_refused_and_a_value_is_not_repeated() {
-    let env = TestEnv::new();
-    let token = "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    let file = env.file("auth.json", format!("{{\"access_token\": \"{token}\"}}\n"));
-    let json = env.jail(["--secret-file", &format!("{}=a.test", file.display()), "--", "true"]);
-    let want = r#"extract = '"access_token"\s*:\s*"([^"]+)"'"#;
-    assert!(json.refused().contains("it is JSON") && json.stderr.contains(want), "{json:#?}");
-    let pasted = env.jail(["--secret", &format!("GITHUB_TOKEN={token}"), "--", "true"]);
-    assert!(pasted.stderr.contains("where a host belongs"), "{pasted:#?}");
-    for output in [json, pasted] {
-        assert!(!output.success() && !output.stderr.contains(token), "{output:#?}");
-    }
-    let ports = env.jail(["--forward", "5432:5433", "--", "true"]);
-    assert!(
-        ports.stderr.contains("cannot be mapped") && ports.stderr.contains("--resolve dev.internal"),
-        "{ports:#?}"
-    );
-}
-
-#[test]
-fn a_value_that_was_typed_is_shown_nowhere() {
-    let token = "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    let env = TestEnv::new().var("TOKEN", token);
-    let filed = env.file(env.home().join("keys.env"), "FILED=filed-R3aLvAlUe0123456789abcdef\n");
-    std::fs::set_permissions(&filed, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("chmod");
-    let plain = env.file(env.home().join("plain"), "plain-R3aLvAlUe0123456789abcdef\n");
-    let printed = "AbC0123456789xyzabcDEF0123456789";
-    env.config(&format!(
-        "[network]\nallow = [\"a.test\"]\n[secrets]\nPRINTED = {{ hosts = [\"a.test\"], from = [\"echo\", \"{printed}\"] }}\n\
-         DENIED = {{ mode = \"deny\" }}\n"
-    ));
-    let env = env.var("DENIED", "denied-R3aLvAlUe0123456789abcdef");
-    let file = format!("{}=a.test", plain.display());
-    let flags = ["--secret", "TOKEN=a.test", "--secret-file", &file];
-    let flags = [&flags[..], &["--env-file", filed.to_str().unwrap(), "--secret", "FILED=a.test"]].concat();
-    let typed =
-        format!("Bearer {token} {printed} filed-R3aLvAlUe0123456789abcdef plain-R3aLvAlUe0123456789abcdef");
-    let command = ["--", "echo", "word", &typed, "denied-R3aLvAlUe0123456789abcdef"];
-    for (how, said) in [
-        (&["--dry-run"][..], "echo word Bearer *** "),
-        (&["--dry-run", "-v"], "echo word Bearer *** "),
-        (&["--dry-run", "--json"], "Bearer *** "),
-        (&["explain"], "echo word Bearer *** "),
-        (&["explain", "--json"], "Bearer *** "),
-        (&["explain", "TOKEN", "PRINTED"], "its value is what `echo ***` prints"),
-        (&["-v"], "echo word Bearer *** "),
-    ] {
-        let (first, rest) = how.split_at(usize::from(how[0] == "explain"));
-        let output = env.jail([first, &flags, rest, &command].concat());
-        let shown = output.ok().to_owned() + &output.stderr;
-        assert!(shown.contains(said), "{how:?}: {output:#?}");
-        for secret in [token, printed, "R3aLvAlUe"] {
-            // What is denied is no fake, and the command itself prints what was typed.
-            let ours = if how == ["-v"] { &output.stderr } else { &shown };
-            assert!(!ours.contains(secret), "{how:?}: {secret}: {output:#?}");
-        }
-    }
-    let ran = env.jail([&flags[..], &command].concat());
-    assert!(ran.stderr.contains("every program can read a command line"), "{ran:#?}");
-    assert!(!ran.ok().contains(token) && !ran.stdout.contains("filed-R3aL"), "{ran:#?}");
-}
-
-#[test]
-fn an_error_about_a_file_or_an_option_does_not_repeat_a_value() {
-    let env = TestEnv::new();
-    let token = "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    for value in ["hunter2", token] {
-        for line in [
-            format!("[secrets]\nT = {{ value = \"{value}\" }}"),
-            format!("[secrets]\nT = \"{value}\""),
-            format!("[secrets]\nT = {value}"),
-            format!("[secrets]\nT = \"{value}"),
-            format!("[secrets]\nT = [\"{value}\"]"),
-            format!("[secrets]\nT = {{ from = \"{value}\" }}"),
-            format!("[secrets.T]\nvalue = '{value}'"),
-            format!("secrets.T.value = '{value}'"),
-            format!("[[secrets.files]]\ncontent = \"{value}\""),
-            format!("[environment]\nT = \"{value}\""),
-            format!("[environment]\nset = {{ T = \"{value}\", U = 1 }}"),
-            format!("[environment]\nset = {{ HOME = \"{value}\" }}"),
-            format!("[environment]\nset = {{ T = \"{value}\\u0000\" }}"),
-            format!("[network]\nupstream_proxy = \"http://me:{value}@\""),
-            format!("[agents.claude.secrets]\nT = \"{value}\""),
-        ] {
-            env.config(&line);
-            let output = env.jail(["--", "true"]);
-            assert!(output.refused().contains("config.toml:"), "{line}: {output:#?}");
-            assert!(!output.stderr.contains(value), "{line}: {output:#?}");
-        }
-    }
-    env.config("");
-    for args in [
-        ["--env", "=hunter2"],
-        ["--env", "HOME=hunter2"],
-        ["--secret", "T=x,ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"],
-        ["--secret", "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"],
-        ["--secret-file", "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789=a.test"],
-        ["--env-file", "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"],
-    ] {
-        let output = env.jail([args[0], args[1], "--", "true"]);
-        output.refused();
-        assert!(
-            !output.stderr.contains("hunter2") && !output.stderr.contains(token),
-            "{args:?}: {output:#?}"
-        );
-    }
-}
-
-#[test]
-fn what_is_proposed_for_a_file_works_for_it() {
-    let env = TestEnv::new();
-    let token = "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
-    for (name, content, secret, kept) in [
-        (
-            ".git-credentials",
-            format!("https://longusername1234:{token}@a.test\n"),
-            token,
-            "https://longusername1234:ghp_",
-        ),
-        (
-            ".netrc",
-            format!("machine a.test login longusername1234 password {token}\n"),
-            token,
-            "login longusername1234 password ghp_",
-        ),
-        ("jwt", format!("{jwt}\n"), jwt, "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqYW5lIn0."),
-    ] {
-        let file = env.file(env.home().join(name), &content);
-        env.config("[network]\nallow = [\"a.test\"]\n");
-        let refused = env.jail(["--secret-file", &format!("{}=a.test", file.display()), "--", "true"]);
-        let said = refused.refused().to_owned();
-        let extract = said.split("extract = ").nth(1).and_then(|rest| rest.split('\'').nth(1));
-        let keys = match extract {
-            Some(extract) => format!("extract = '{extract}'"),
-            None => "decode = \"jwt\"".to_owned(),
-        };
-        assert!(said.contains(&keys), "{said}");
-        env.config(&format!("[network]\nallow = [\"a.test\"]\n[[secrets.files]]\npath = \"~/{name}\"\nhosts = [\"a.test\"]\n{keys}\n"));
-        let shown = env.jail(["--", "cat", file.to_str().unwrap()]);
-        assert!(shown.ok().contains(kept) && !shown.stdout.contains(secret), "{shown:#?}");
-        assert_eq!(shown.stdout.len(), content.len(), "{shown:#?}");
-    }
 }
 
 #[test]
