@@ -120,7 +120,9 @@ pub(super) fn variable(value: Value<'_>, name: &str) -> Result<SecretEntry> {
     const KEYS: [&str; 5] = ["hosts", "in", "mode", "from", "revoke"];
     value.check(&Text { text: name, span: value.value.span() }, values::env_name(name))?;
     let mut entry = SecretEntry::new(value.sourced(()).origin);
-    for Entry { key, value: inner } in value.table("a table such as { hosts = [\"api.example.com\"] }")? {
+    let no_value = "the value is not written here: it is that of your environment, of a file of --env-file, or what `from` prints";
+    let entries = value.table("a table such as { hosts = [\"api.example.com\"] }");
+    for Entry { key, value: inner } in entries.map_err(|error| error.hint(no_value))? {
         let dotted = format!("{}.{}", value.key, key.get_ref());
         let inner = Value { source: value.source, key: &dotted, value: inner };
         match key.get_ref().as_ref() {
@@ -129,7 +131,11 @@ pub(super) fn variable(value: Value<'_>, name: &str) -> Result<SecretEntry> {
             "mode" => entry.mode = Some(inner.word()?.value),
             "from" => entry.from = Some(command(inner)?),
             "revoke" => entry.revoke = Some(command(inner)?),
-            _ => return Err(unknown_field(value.source, value.key, key, &KEYS)),
+            _ => {
+                let error = unknown_field(value.source, value.key, key, &KEYS);
+                // One that is nearly right is a slip, and not a value.
+                return Err(if error.hints().is_empty() { error.hint(no_value) } else { error });
+            }
         }
     }
     let more =

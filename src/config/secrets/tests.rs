@@ -78,7 +78,7 @@ fn what_is_wrong_is_cited() {
     let cases = [
         (
             "[secrets]\nA = 5",
-            "/c.toml:2:5: `secrets.A` has the wrong type; it takes a table such as { hosts = [\"api.example.com\"] }, not a whole number",
+            "/c.toml:2:5: `secrets.A` has the wrong type; it takes a table such as { hosts = [\"api.example.com\"] }, not a whole number; the value is not written here: it is that of your environment, of a file of --env-file, or what `from` prints",
         ),
         (
             "[secrets]\nA = { hots = [\"a.test\"] }",
@@ -86,7 +86,7 @@ fn what_is_wrong_is_cited() {
         ),
         (
             "[secrets]\nA = { zzzzzz = 1 }",
-            "/c.toml:2:7: unknown key `secrets.A.zzzzzz`; it has hosts, in, mode, from, revoke",
+            "/c.toml:2:7: unknown key `secrets.A.zzzzzz`; it has hosts, in, mode, from, revoke; the value is not written here: it is that of your environment, of a file of --env-file, or what `from` prints",
         ),
         (
             "[secrets]\nA = { hosts = \"a.test\" }",
