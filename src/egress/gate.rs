@@ -125,7 +125,12 @@ impl Gate {
 
     /// Tells the observer of a request that HTTP rules deny.
     pub(super) fn tell_http_denied(&self, door: Door, denial: &HttpDenial) {
-        self.tell(door, &denial.target, Verdict::Denied(denial.into()));
+        let refusal = Refusal::from(denial);
+        let refusal = match &self.inspector {
+            Some(inspector) => refusal.without_fakes(&inspector.vault),
+            None => refusal,
+        };
+        self.tell(door, &denial.target, Verdict::Denied(refusal));
     }
 
     /// Tells the observer that the resolver denied `name`, for the reason that holds for it on port 443.

@@ -6,13 +6,14 @@ use crate::policy::http_rule::{HttpDenial, HttpReason};
 use crate::policy::meant::meant;
 use crate::policy::net::NetPolicy;
 use crate::policy::origin::Origin;
+use crate::secrets::Vault;
 
 /// A denial, for the log and the summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// A word for the reason.
     pub code: &'static str,
-    /// The line that the jail was told.
+    /// The line that the jail was told, less what only the jail has.
     pub line: String,
     /// The rule that denies it, if one does.
     pub rule: Option<String>,
@@ -51,6 +52,15 @@ impl Refusal {
             Reason::NoDoors | Reason::Rule { .. } | Reason::Address { .. } => None,
         };
         Self { code: denial.reason.code(), line: denial.to_string(), rule, origin, meant, request: None }
+    }
+
+    /// The same with `*` for each fake: it is nothing to read, and a rule that names it holds for one project alone.
+    pub fn without_fakes(self, vault: &Vault) -> Self {
+        let request = self.request.map(|RefusedRequest { asked, allow }| RefusedRequest {
+            asked: vault.starred(&asked),
+            allow: allow.map(|rule| vault.starred(&rule)),
+        });
+        Self { line: vault.starred(&self.line), request, ..self }
     }
 
     /// The line for the user, who may also hear of files and of what is allowed.

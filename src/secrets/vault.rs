@@ -1,6 +1,7 @@
 //! All secrets of a session, and what becomes of their sentinels in a request and of their values in an answer.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -89,6 +90,31 @@ impl Vault {
             _ => Places::NONE,
         };
         Outgoing { vault: self, places: self.secrets.iter().map(places).collect(), noted: Noted::default() }
+    }
+
+    /// `text` with `*` for each sentinel, in whatever form: for what people read, and for rules, in which `*` stands for a
+    /// part of a path's segment.
+    pub fn starred(&self, text: &str) -> String {
+        let spans = RefCell::new(Vec::new());
+        let seen = |_, span| {
+            spans.borrow_mut().push(span);
+            What::Leave
+        };
+        whole::replace(&self.outward, text.as_bytes(), seen, &mut Noted::default());
+        let mut spans: Vec<(usize, usize)> = spans.into_inner();
+        spans.sort_unstable();
+        let (mut starred, mut from) = (Vec::new(), 0);
+        for (start, end) in spans {
+            // One that lies in another, or overlaps it, is gone with it.
+            if start >= from {
+                starred.extend_from_slice(&text.as_bytes()[from..start]);
+                starred.push(b'*');
+            }
+            from = from.max(end);
+        }
+        starred.extend_from_slice(&text.as_bytes()[from..]);
+        // What is found begins and ends with whole characters.
+        String::from_utf8_lossy(&starred).into_owned()
     }
 
     /// The value of an answer's header or trailer, with sentinels for values.

@@ -81,6 +81,7 @@ fn each_request_that_is_denied_is_in_the_log_and_in_the_summary() {
         ask("PATCH", "/bot$API_TOKEN", 2),
         ask("PUT", "/c", 2),
         ask("GET", "/d", 1),
+        "echo fake: $API_TOKEN".to_owned(),
     ]
     .concat();
     let served = api.outside(&script);
@@ -93,7 +94,9 @@ fn each_request_that_is_denied_is_in_the_log_and_in_the_summary() {
     let counted = |request: &str| -> u64 {
         denials.iter().filter(|(of, ..)| of == request).map(|(_, count, _)| count).sum()
     };
-    for (request, count) in [("DELETE /a", 1), ("POST /b", 3), ("PUT /c", 2), ("GET /d", 1)] {
+    for (request, count) in
+        [("DELETE /a", 1), ("POST /b", 3), ("PATCH /bot*", 2), ("PUT /c", 2), ("GET /d", 1)]
+    {
         assert_eq!(counted(request), count, "{request}: {denials:#?}");
     }
     assert_eq!(denials.iter().map(|(_, count, _)| count).sum::<u64>(), 9, "{denials:#?}");
@@ -112,7 +115,9 @@ fn each_request_that_is_denied_is_in_the_log_and_in_the_summary() {
         "{summary}"
     );
     let log = api.env.log();
-    for hidden in [TOKEN, "inthequery"] {
+    let (_, fake) = inside.stdout.split_once("fake: ").expect("the fake is printed");
+    assert!(inside.stdout.contains(&format!("PATCH /bot{}", fake.trim())), "control: {inside:#?}");
+    for hidden in [TOKEN, fake.trim(), "inthequery"] {
         assert!(!log.contains(hidden) && !inside.stderr.contains(hidden), "{hidden}: {inside:#?}\n{log}");
     }
 }

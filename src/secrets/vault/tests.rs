@@ -224,6 +224,23 @@ fn a_sentinel_is_known_in_a_target_however_it_is_encoded() {
 }
 
 #[test]
+fn a_star_stands_for_a_sentinel_in_what_people_read() {
+    let vault = vault();
+    let key = fake(&vault, 0);
+    let encoded: String = key.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let cases = [
+        ("POST /a at b".to_owned(), "POST /a at b"),
+        (format!("POST /bot{key}/send; \"POST /bot{key}/send\""), "POST /bot*/send; \"POST /bot*/send\""),
+        (format!("/{key}{key}\u{fc}"), "/**\u{fc}"),
+        (format!("/{encoded}/x"), "/*/x"),
+        (format!("/{}", &key[..key.len() - 1]), &*format!("/{}", &key[..key.len() - 1])),
+    ];
+    for (text, want) in cases {
+        assert_eq!(vault.starred(&text), want, "{text}");
+    }
+}
+
+#[test]
 fn a_body_gets_values_in_the_forms_of_text() {
     let vault = vault();
     let target = to("www.example.org:443");
