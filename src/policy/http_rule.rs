@@ -3,25 +3,25 @@
 //!
 //! Fail closed: a path that servers may read in more than one way passes only where no path counts.
 
+mod denial;
 mod methods;
+mod overrides;
 mod path;
 
-use std::borrow::Cow;
 use std::fmt;
 
-use crate::egress::decide::option_for;
 use crate::policy::authority::Authority;
 use crate::policy::host_rule::HostPattern;
 use crate::policy::net::NetPolicy;
 use crate::policy::origin::{Layer, Origin, Sourced};
-use crate::sanitize::escape;
 
+use self::denial::shown;
 use self::path::{Case, PathGlob, RequestPath};
 
+pub use self::denial::{HttpDenial, HttpReason, Owner};
+pub use self::overrides::{METHOD_OVERRIDES, PATH_OVERRIDES, decide_request, is_header};
 pub use self::path::{Ambiguity, GlobError};
 
-/// The longest part of a method or path that is shown (bytes).
-const SHOWN: usize = 200;
 /// The longest method of a rule (bytes).
 const METHOD: usize = 40;
 
@@ -137,56 +137,6 @@ pub enum HttpDecision<'p> {
     Denied(HttpDenial),
 }
 
-/// A refusal: one line for whoever asked, and its parts for the log. It holds nothing unescaped of the request's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpDenial {
-    /// Where it was asked.
-    pub target: Authority,
-    /// The method, escaped and cut.
-    pub method: String,
-    /// The path without the query, escaped and cut.
-    pub path: String,
-    /// Why not.
-    pub reason: HttpReason,
-}
-
-/// Why a request is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HttpReason {
-    /// A rule denies it.
-    Rule {
-        /// The rule's text.
-        rule: String,
-        /// Where it came from. Not part of the line, which the jail reads.
-        origin: Origin,
-    },
-    /// The host has rules that allow, and none of them matches.
-    NoRule {
-        /// Whose rules they are.
-        rules: Owner,
-        /// Where one that could be changed came from. Not part of the line, which the jail reads.
-        origin: Origin,
-    },
-    /// What its path means cannot be told.
-    Ambiguous {
-        /// What makes it so.
-        why: Ambiguity,
-        /// Whether it may be what a rule denies; else rules that allow do not cover each way to read it.
-        denying: bool,
-    },
-}
-
-/// Whose rules are not met, and so who could change them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
-    /// Ours: a registry of tools is for reading.
-    Registry,
-    /// The user's.
-    User,
-    /// The project's.
-    Project,
-}
-
 /// Decides about a request to `target`, whose connection is allowed. `path_and_query` is what was sent, its path
 /// beginning with a slash.
 ///
@@ -226,6 +176,7 @@ fn deny<'p>(target: &Authority, method: &str, path: &str, reason: HttpReason) ->
         target: target.clone(),
         method: shown(method),
         path: shown(path),
+        headers: Vec::new(),
         reason,
     })
 }
@@ -281,70 +232,6 @@ impl Request<'_> {
     }
 }
 
-/// Headers by which many servers take another method than the one that was sent.
-pub const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
-/// Headers by which some servers take another path.
-pub const PATH_OVERRIDES: [&str; 2] = ["x-original-url", "x-rewrite-url"];
-/// Headers of these two kinds that are looked at. More has no client.
-const MAX_OVERRIDES: usize = 8;
-
-/// Whether a header's `name` is `known`, which is in lower case. Servers that hand headers on as variables (CGI, WSGI) take `_`
-/// for `-`.
-pub fn is_header(name: &str, known: &str) -> bool {
-    let folded = name.bytes().map(|byte| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() });
-    folded.eq(known.bytes())
-}
-
-/// Decides about a request that may name other methods and other paths in its `fields`, names and values: each way to read it
-/// has to be allowed.
-pub fn decide_request<'p, 'f>(
-    policy: &'p NetPolicy,
-    target: &Authority,
-    method: &str,
-    path_and_query: &str,
-    fields: impl Iterator<Item = (&'f str, &'f [u8])>,
-) -> HttpDecision<'p> {
-    let decision = decide_http(policy, target, method, path_and_query);
-    if !policy.http.iter().any(|entry| entry.value.host.matches(target)) {
-        return decision;
-    }
-    let mut methods = vec![Cow::Borrowed(method)];
-    let mut paths = vec![Cow::Borrowed(path_and_query)];
-    for (name, value) in fields {
-        let any = |known: &[&str]| known.iter().any(|known| is_header(name, known));
-        let text = || String::from_utf8_lossy(value).trim().to_owned();
-        if any(&METHOD_OVERRIDES) {
-            methods.push(text().to_ascii_uppercase().into());
-        } else if any(&PATH_OVERRIDES) {
-            paths.push(path_of(&text()).into());
-        }
-    }
-    let others = methods.len() + paths.len() - 2;
-    if others == 0 || matches!(decision, HttpDecision::Denied(_)) {
-        return decision;
-    }
-    if others > MAX_OVERRIDES {
-        let path = path_and_query.split('?').next().unwrap_or_default();
-        let reason = HttpReason::Ambiguous { why: Ambiguity::Overridden, denying: true };
-        return deny(target, method, path, reason);
-    }
-    let readings = paths.iter().flat_map(|path| methods.iter().map(move |method| (method, path)));
-    let denied = readings
-        .map(|(method, path)| decide_http(policy, target, method, path))
-        .find(|other| matches!(other, HttpDecision::Denied(_)));
-    denied.unwrap_or(decision)
-}
-
-/// The path of what names a path or a whole address.
-fn path_of(text: &str) -> String {
-    match text.split_once("://") {
-        Some((scheme, rest)) if !scheme.contains('/') => {
-            rest.find(['/', '?']).map_or("/", |at| &rest[at..]).to_owned()
-        }
-        _ => text.to_owned(),
-    }
-}
-
 /// Why nothing of `group`, which is a project's or has none of a project, allows a request.
 fn no_rule(group: &[&Sourced<HttpRules>]) -> HttpReason {
     let allowing = group.iter().filter(|entry| !entry.value.allow.is_empty());
@@ -361,133 +248,6 @@ fn no_rule(group: &[&Sourced<HttpRules>]) -> HttpReason {
         Layer::User | Layer::Environment | Layer::CommandLine | Layer::Managed => Owner::User,
     };
     HttpReason::NoRule { rules, origin }
-}
-
-/// How a sign of a request's path is written in a rule, so that it stands for itself.
-fn sign_in_rule(sign: char) -> String {
-    match sign {
-        '*' | '[' | ']' | '{' | '}' => format!("%{:02X}", u32::from(sign)),
-        _ => sign.to_string(),
-    }
-}
-
-/// What was sent, escaped and cut.
-fn shown(text: &str) -> String {
-    let cut = text.floor_char_boundary(SHOWN.min(text.len()));
-    let more = if cut < text.len() { "..." } else { "" };
-    format!("{}{more}", escape(&text[..cut]))
-}
-
-impl HttpDenial {
-    /// A word for the log and for programs.
-    pub fn code(&self) -> &'static str {
-        match self.reason {
-            HttpReason::Rule { .. } | HttpReason::NoRule { .. } => "http-rule",
-            HttpReason::Ambiguous { .. } => "ambiguous-path",
-        }
-    }
-
-    /// Why, in a few words.
-    pub fn why(&self) -> String {
-        match &self.reason {
-            HttpReason::Rule { rule, .. } => format!("by the HTTP rule {rule}"),
-            HttpReason::NoRule { rules: Owner::Registry, .. } => {
-                "a registry of packages is for reading: GET and HEAD".to_owned()
-            }
-            HttpReason::NoRule { rules: Owner::User, .. } => "no HTTP rule of the host matches".to_owned(),
-            HttpReason::NoRule { rules: Owner::Project, .. } => {
-                "no HTTP rule of the project's configuration matches".to_owned()
-            }
-            HttpReason::Ambiguous { why, .. } => format!("servers read its path in different ways: {why}"),
-        }
-    }
-
-    /// Where the rule that denies it is from, or one of those that do not allow it; `None` where nobody wrote them.
-    pub fn origin(&self) -> Option<&Origin> {
-        match &self.reason {
-            HttpReason::Rule { origin, .. } => Some(origin),
-            HttpReason::NoRule { rules: Owner::Registry, .. } | HttpReason::Ambiguous { .. } => None,
-            HttpReason::NoRule { origin, .. } => Some(origin),
-        }
-    }
-
-    /// What would allow it.
-    pub fn hint(&self) -> String {
-        let Self { target, .. } = self;
-        match &self.reason {
-            HttpReason::Rule { .. } => "remove that rule to allow it".to_owned(),
-            HttpReason::NoRule { rules: Owner::Registry, .. } => {
-                format!("allow it with {}", option_for(target))
-            }
-            HttpReason::NoRule { rules, .. } => {
-                let whose = if *rules == Owner::Project { " in the project's configuration" } else { "" };
-                let place = format!("in allow of [[network.http]] for {}{whose}", target.host);
-                match self.allowing_rule() {
-                    Some(rule) => {
-                        let other =
-                            if self.is_lower_case() { "send the method in capitals, or " } else { "" };
-                        format!("{other}allow it with \"{rule}\" {place}")
-                    }
-                    None => format!(
-                        "no rule can name this path as it is written: write it plainly, or allow it with \"{} /**\" {place}",
-                        self.rule_method(),
-                    ),
-                }
-            }
-            HttpReason::Ambiguous { why: Ambiguity::Overridden, .. } => {
-                "leave out X-HTTP-Method-Override, X-Original-URL and their like".to_owned()
-            }
-            HttpReason::Ambiguous { denying: false, .. } => {
-                format!("write the path plainly, or allow it with \"{} /**\"", self.rule_method())
-            }
-            HttpReason::Ambiguous { denying: true, .. } => {
-                "write the path plainly: rules deny some paths of this host, and this may be one of them"
-                    .to_owned()
-            }
-        }
-    }
-
-    /// The rule that would allow it where it is added, if that is all it needs.
-    pub fn rule_to_add(&self) -> Option<String> {
-        match self.reason {
-            HttpReason::NoRule { rules: Owner::User | Owner::Project, .. } => self.allowing_rule(),
-            HttpReason::NoRule { rules: Owner::Registry, .. }
-            | HttpReason::Rule { .. }
-            | HttpReason::Ambiguous { .. } => None,
-        }
-    }
-
-    /// The rule that matches this request and as little else as can be; `None` when none can be written.
-    fn allowing_rule(&self) -> Option<String> {
-        if self.path.len() > SHOWN {
-            return None;
-        }
-        let path: String = self.path.chars().map(sign_in_rule).collect();
-        let text = format!("{} {path}", self.rule_method());
-        HttpRule::parse(&text).ok().filter(|_| !path.contains("//")).map(|_| text)
-    }
-
-    /// The method of a rule that matches this request's.
-    fn rule_method(&self) -> &str {
-        let method = self.method.as_str();
-        if HttpRule::parse(&format!("{method} /")).is_ok() { method } else { "*" }
-    }
-
-    fn is_lower_case(&self) -> bool {
-        matches!(HttpRule::parse(&format!("{} /", self.method)), Err(HttpRuleError::LowerCase(_)))
-    }
-}
-
-impl fmt::Display for HttpDenial {
-    /// One line: what; why; what to do.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { target, method, path, .. } = self;
-        let verb = match self.reason {
-            HttpReason::Rule { .. } => "denied",
-            _ => "not allowed",
-        };
-        write!(f, "ai-jail: {method} {path} at {target} is {verb} ({}); {}", self.why(), self.hint())
-    }
 }
 
 #[cfg(test)]

@@ -311,6 +311,7 @@ async fn rules_hold(port: u16, host: &str) {
         ("DELETE /repos/a HTTP/1.1", "HTTP/1.1 403 "),
         ("GET /repos/%2e%2e/admin HTTP/1.1", "HTTP/1.1 403 "),
         ("GET /repos/a HTTP/1.1\r\nX-HTTP-Method-Override: delete", "HTTP/1.1 403 "),
+        ("GET /repos/a HTTP/1.1\r\nX-HTTP-Method-Override: GET, DELETE", "HTTP/1.1 403 "),
         ("GET /repos/b HTTP/1.1", "HTTP/1.1 200 "),
     ] {
         client.write_all(format!("{request}\r\nHost: {host}\r\n\r\n").as_bytes()).await.unwrap();
@@ -325,7 +326,7 @@ async fn rules_hold(port: u16, host: &str) {
             head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
         client.read_exact(&mut vec![0; length]).await.unwrap();
     }
-    assert_eq!(read.jail.seen.denials().len(), 4);
+    assert_eq!(read.jail.seen.denials().len(), 5);
     let mut passed = 0;
     while requests.try_recv().is_ok() {
         passed += 1;

@@ -62,8 +62,8 @@ pub enum Ambiguity {
     /// Encoded bytes that are not UTF-8.
     #[error("it holds encoded bytes that are not UTF-8")]
     NotUtf8,
-    /// More headers than any client sends, by which some servers take another path or method.
-    #[error("more than eight headers name others")]
+    /// More in headers than any client sends, which some servers take for the path or the method.
+    #[error("its headers name more than eight other methods and paths")]
     Overridden,
 }
 

@@ -160,6 +160,11 @@ async fn http_2_requests_for_another_host_and_denied_ones_are_refused() {
     assert_eq!(response.status().as_u16(), 403);
     let body = response.into_body().collect().await.expect("an answer to HEAD has no body");
     assert!(body.to_bytes().is_empty());
+    let request = Request::post("https://api.test/ok.Service/Call")
+        .header("x-http-method-override", "POST, DELETE")
+        .body(Full::from(""))
+        .unwrap();
+    assert_eq!(sender.send_request(request).await.unwrap().status().as_u16(), 403);
     assert!(requests.try_recv().is_err());
     let request = Request::post("https://api.test/ok.Service/Call").body(Full::from("")).unwrap();
     assert_eq!(sender.send_request(request).await.unwrap().status().as_u16(), 200);
