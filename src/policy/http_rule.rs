@@ -3,6 +3,7 @@
 //!
 //! Fail closed: a path that servers may read in more than one way passes only where no path counts.
 
+mod ambiguity;
 mod denial;
 mod methods;
 mod overrides;
@@ -18,9 +19,10 @@ use crate::policy::origin::{Layer, Origin, Sourced};
 use self::denial::shown;
 use self::path::{Case, PathGlob, RequestPath};
 
-pub use self::denial::{HttpDenial, HttpReason, Owner};
+pub use self::ambiguity::Ambiguity;
+pub use self::denial::{HttpDenial, HttpReason, Owner, Plain};
 pub use self::overrides::{METHOD_OVERRIDES, PATH_OVERRIDES, decide_request, is_header};
-pub use self::path::{Ambiguity, GlobError};
+pub use self::path::GlobError;
 
 /// The longest method of a rule (bytes).
 const METHOD: usize = 40;
@@ -165,6 +167,15 @@ pub fn decide_http<'p>(
         match request.allowed(&group) {
             Ok(Some(rule)) => decision = HttpDecision::Allowed(rule),
             Ok(None) => {}
+            Err(HttpReason::NoRule { rules, origin, .. }) => {
+                // The plain path has one reading alone.
+                let path = request.path.as_ref().ok().filter(|path| path.readings().nth(1).is_some());
+                let plain = path.map(ToString::to_string).map(|path| Plain {
+                    passes: !matches!(decide_http(policy, target, method, &path), HttpDecision::Denied(_)),
+                    path: shown(&path),
+                });
+                return deny(HttpReason::NoRule { rules, origin, plain });
+            }
             Err(reason) => return deny(reason),
         }
     }
@@ -247,7 +258,7 @@ fn no_rule(group: &[&Sourced<HttpRules>]) -> HttpReason {
         Layer::Project => Owner::Project,
         Layer::User | Layer::Environment | Layer::CommandLine | Layer::Managed => Owner::User,
     };
-    HttpReason::NoRule { rules, origin }
+    HttpReason::NoRule { rules, origin, plain: None }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::path::RequestPath;
 use super::{Ambiguity, HttpRule, HttpRuleError};
 use crate::egress::decide::option_for;
 use crate::policy::authority::Authority;
@@ -42,6 +43,8 @@ pub enum HttpReason {
         rules: Owner,
         /// Where one that could be changed came from. Not part of the line, which the jail reads.
         origin: Origin,
+        /// The path as it is written plainly, where it is not.
+        plain: Option<Plain>,
     },
     /// What its path means cannot be told.
     Ambiguous {
@@ -50,6 +53,15 @@ pub enum HttpReason {
         /// Whether it may be what a rule denies; else rules that allow do not cover each way to read it.
         denying: bool,
     },
+}
+
+/// A path that was written with `..` or with empty segments, without them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plain {
+    /// The path, escaped and cut.
+    pub path: String,
+    /// Whether it passes.
+    pub passes: bool,
 }
 
 /// Whose rules are not met, and so who could change them.
@@ -143,23 +155,26 @@ impl HttpDenial {
             HttpReason::NoRule { rules: Owner::Registry, .. } => {
                 format!("allow it with {}", option_for(target))
             }
-            HttpReason::NoRule { rules, .. } => {
+            HttpReason::NoRule { plain: Some(Plain { path, passes: true }), .. } => {
+                format!("write the path plainly, as {path}")
+            }
+            HttpReason::NoRule { rules, plain, .. } => {
                 let whose = if *rules == Owner::Project { " in the project's configuration" } else { "" };
                 let place = format!("in allow of [[network.http]] for {}{whose}", target.host);
-                match self.allowing_rule() {
-                    Some(rule) => {
-                        let other =
-                            if self.is_lower_case() { "send the method in capitals, or " } else { "" };
-                        format!("{other}allow it with \"{rule}\" {place}")
+                let (path, before) = match plain {
+                    Some(Plain { path, .. }) => (path, format!("write the path plainly, as {path}, and ")),
+                    None if self.is_lower_case() => {
+                        (&self.path, "send the method in capitals, or ".to_owned())
                     }
-                    None => format!(
-                        "no rule can name this path as it is written: write it plainly, or allow it with \"{} /**\" {place}",
-                        self.rule_method(),
-                    ),
+                    None => (&self.path, String::new()),
+                };
+                match self.rule_for(path) {
+                    Some(rule) => format!("{before}allow it with \"{rule}\" {place}"),
+                    None => self.or_every_path(&place),
                 }
             }
             HttpReason::Ambiguous { denying: false, .. } => {
-                format!("write the path plainly, or allow it with \"{} /**\"", self.rule_method())
+                self.or_every_path(&format!("in allow of [[network.http]] for {}", target.host))
             }
             HttpReason::Ambiguous { denying: true, .. } => {
                 "write the path plainly: rules deny some paths of this host, and this may be one of them"
@@ -168,22 +183,39 @@ impl HttpDenial {
         }
     }
 
-    /// The rule that would allow it where it is added, if that is all it needs.
-    pub fn rule_to_add(&self) -> Option<String> {
-        match self.reason {
-            HttpReason::NoRule { rules: Owner::User | Owner::Project, .. } => self.allowing_rule(),
-            HttpReason::NoRule { rules: Owner::Registry, .. }
-            | HttpReason::Rule { .. }
-            | HttpReason::Ambiguous { .. } => None,
+    /// What to do where no rule can name the path as it is written, and none denies it. Every path is allowed only for what
+    /// programs cannot write otherwise.
+    fn or_every_path(&self, place: &str) -> String {
+        match RequestPath::read(&self.path) {
+            Err(why) if why.is_slip() => {
+                "write the path plainly: servers read what stands there in different ways".to_owned()
+            }
+            Ok(_) if self.path.len() > SHOWN => {
+                format!(
+                    "allow it with a rule for \"{}\" and a shorter path with a star {place}",
+                    self.rule_method()
+                )
+            }
+            _ => format!("write the path plainly, or allow it with \"{} /**\" {place}", self.rule_method()),
         }
     }
 
-    /// The rule that matches this request and as little else as can be; `None` when none can be written.
-    fn allowing_rule(&self) -> Option<String> {
-        if self.path.len() > SHOWN {
+    /// The rule that would allow it where it is added, if that is all it needs.
+    pub fn rule_to_add(&self) -> Option<String> {
+        match self.reason {
+            HttpReason::NoRule { rules: Owner::User | Owner::Project, plain: None, .. } => {
+                self.rule_for(&self.path)
+            }
+            HttpReason::NoRule { .. } | HttpReason::Rule { .. } | HttpReason::Ambiguous { .. } => None,
+        }
+    }
+
+    /// The rule that matches requests of its method for `path` and as little else as can be; `None` when none can be written.
+    fn rule_for(&self, path: &str) -> Option<String> {
+        if path.len() > SHOWN {
             return None;
         }
-        let path: String = self.path.chars().map(sign_in_rule).collect();
+        let path: String = path.chars().map(sign_in_rule).collect();
         let text = format!("{} {path}", self.rule_method());
         HttpRule::parse(&text).ok().filter(|_| !path.contains("//")).map(|_| text)
     }

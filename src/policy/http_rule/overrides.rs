@@ -113,3 +113,119 @@ fn path_of(text: &str) -> String {
         _ => text.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{entry, user, with};
+    use super::*;
+
+    #[test]
+    fn what_headers_make_of_a_request_has_to_be_allowed_as_well() {
+        let net = with(vec![
+            entry("a.test", &["GET /pub/**", "POST /pub/**"], &[], user()),
+            entry("b.test", &[], &["* /admin/**", "DELETE /**"], user()),
+            entry("f.test", &[], &["OPTIONS /**"], user()),
+        ]);
+        let eight = [("X-Http-Method", "GET"); 8];
+        let nine = [("X-Http-Method", "GET"); 9];
+        type Fields<'f> = &'f [(&'f str, &'f str)];
+        let cases: &[(&str, Fields<'_>, Option<&str>)] = &[
+            ("a.test", &[("accept", "DELETE")], None),
+            ("a.test", &[("X-HTTP-Method-Override", "post")], None),
+            ("a.test", &[("X-HTTP-Method-Override", "DELETE")], Some("http-rule")),
+            ("a.test", &[("x_http_method_override", " delete ")], Some("http-rule")),
+            ("a.test", &[("X-Method_Override", "PUT")], Some("http-rule")),
+            // A list, of which servers take the first or the last, and what some of them strip or fold.
+            ("a.test", &[("X-HTTP-Method-Override", "POST, GET")], None),
+            ("a.test", &[("X-HTTP-Method-Override", ", ")], None),
+            ("b.test", &[("X-HTTP-Method-Override", "DELETE, POST")], Some("http-rule")),
+            ("b.test", &[("X-HTTP-Method-Override", "POST,delete")], Some("http-rule")),
+            ("b.test", &[("X-HTTP-Method-Override", "POST\tDELETE")], Some("http-rule")),
+            ("b.test", &[("X-HTTP-Method-Override", "DELETE;q=1")], Some("http-rule")),
+            ("b.test", &[("X-HTTP-Method-Override", "\"DELETE\"")], Some("http-rule")),
+            ("b.test", &[("X-HTTP-Method-Override", "\u{a0}DELETE\u{feff}")], Some("http-rule")),
+            (
+                "b.test",
+                &[("X-HTTP-Method-Override", "put, put, put, put, put, put, put, put, delete")],
+                Some("ambiguous-path"),
+            ),
+            ("f.test", &[("X-HTTP-Method-Override", "op\u{fb05}\u{131}ons")], None),
+            ("f.test", &[("X-HTTP-Method-Override", "opt\u{131}on\u{17f}")], Some("http-rule")),
+            ("b.test", &[("X.HTTP.Method Override", "DELETE")], Some("http-rule")),
+            ("b.test", &[("X-Original-URL", "/y,/admin")], Some("http-rule")),
+            ("b.test", &[("X-Original-URL", "/admin,/y")], Some("http-rule")),
+            ("b.test", &[("X-Original-URL", "/y,https://b.test/admin/x")], Some("http-rule")),
+            ("b.test", &[("X-Original-URL", "/y,z")], None),
+            ("a.test", &[("X-Original-URL", "/pub/b?x=/admin")], None),
+            ("a.test", &[("X-Original-URL", "/admin")], Some("http-rule")),
+            ("a.test", &[("X_Rewrite_URL", "https://a.test/admin")], Some("http-rule")),
+            ("a.test", &[("X-Rewrite-URL", "https://a.test/pub/c")], None),
+            ("a.test", &[("X-Rewrite-URL", "https://a.test")], Some("http-rule")),
+            ("a.test", &[("X-Rewrite-URL", "pub/c")], Some("ambiguous-path")),
+            ("a.test", &eight, None),
+            ("a.test", &nine, Some("ambiguous-path")),
+            ("b.test", &[("X-Original-URL", "/admin/x")], Some("http-rule")),
+            // Each path with each method.
+            ("b.test", &[("X-Original-URL", "/y"), ("X-Http-Method", "DELETE")], Some("http-rule")),
+            ("b.test", &nine, Some("ambiguous-path")),
+            ("c.test", &nine, None),
+            ("c.test", &[("X-Original-URL", "/admin/x")], None),
+        ];
+        for (host, fields, want) in cases {
+            let target = Authority::parse(format!("{host}:443").as_bytes()).unwrap();
+            let named = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+            let code = match decide_request(&net, &target, "GET", "/pub/a", named) {
+                HttpDecision::Denied(denial) => Some(denial.code()),
+                HttpDecision::Free | HttpDecision::Allowed(_) => None,
+            };
+            assert_eq!(code, *want, "{host} {fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_denial_says_which_headers_led_to_it() {
+        let net = with(vec![
+            entry("a.test", &["GET /pub/**"], &[], user()),
+            entry("b.test", &[], &["DELETE /admin"], user()),
+        ]);
+        let nine = "a b c d e f g h i".as_bytes();
+        type Fields<'f> = &'f [(&'f str, &'f [u8])];
+        let cases: [(&str, Fields<'_>, &str); 5] = [
+            ("b.test", &[], "free"),
+            (
+                "a.test",
+                &[("x-http-method-override", b"DELETE, POST")],
+                "ai-jail: DELETE /pub/a at a.test:443 is not allowed (no HTTP rule of the host matches; servers take it for that by the \
+                 header x-http-method-override); leave out the header x-http-method-override, or allow it with \"DELETE /pub/a\" in \
+                 allow of [[network.http]] for a.test",
+            ),
+            (
+                "b.test",
+                &[("X-Method-Override", b"DELETE"), ("X-Original-URL", b"/admin")],
+                "ai-jail: DELETE /admin at b.test:443 is denied (by the HTTP rule DELETE /admin; servers take it for that by the \
+                 headers X-Method-Override and X-Original-URL); leave out the headers X-Method-Override and X-Original-URL, or \
+                 remove that rule to allow it",
+            ),
+            (
+                "a.test",
+                &[("X-Original-URL", b"/a%2fb")],
+                "ai-jail: GET /a%2fb at a.test:443 is not allowed (servers read its path in different ways: it holds an encoded slash \
+                 or backslash; servers take it for that by the header X-Original-URL); leave out the header X-Original-URL",
+            ),
+            (
+                "b.test",
+                &[("X-HTTP-Method", nine)],
+                "ai-jail: GET /pub/a at b.test:443 is not allowed (its headers name more than eight other methods and paths); leave \
+                 out the header X-HTTP-Method",
+            ),
+        ];
+        for (host, fields, want) in cases {
+            let target = Authority::parse(format!("{host}:443").as_bytes()).unwrap();
+            let said = match decide_request(&net, &target, "GET", "/pub/a", fields.iter().copied()) {
+                HttpDecision::Denied(denial) => denial.to_string(),
+                HttpDecision::Free | HttpDecision::Allowed(_) => "free".to_owned(),
+            };
+            assert_eq!(said, want, "{host} {fields:?}");
+        }
+    }
+}

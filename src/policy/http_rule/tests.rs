@@ -4,7 +4,7 @@ use super::*;
 use crate::config::secret_values::http_host;
 use crate::egress::decide::tests::policy;
 
-fn entry(host: &str, allow: &[&str], deny: &[&str], origin: Origin) -> Sourced<HttpRules> {
+pub(super) fn entry(host: &str, allow: &[&str], deny: &[&str], origin: Origin) -> Sourced<HttpRules> {
     let rules = |texts: &[&str]| texts.iter().map(|text| HttpRule::parse(text).unwrap()).collect();
     let host = match origin.layer {
         Layer::BuiltIn => HostPattern::parse(host).unwrap(),
@@ -13,7 +13,7 @@ fn entry(host: &str, allow: &[&str], deny: &[&str], origin: Origin) -> Sourced<H
     Sourced::new(HttpRules { host, allow: rules(allow), deny: rules(deny) }, origin)
 }
 
-fn user() -> Origin {
+pub(super) fn user() -> Origin {
     Origin { layer: Layer::User, what: "network.http".to_owned(), place: Some(("/c.toml".into(), 3)) }
 }
 
@@ -21,7 +21,7 @@ fn project() -> Origin {
     Origin { layer: Layer::Project, ..user() }
 }
 
-fn with(entries: Vec<Sourced<HttpRules>>) -> NetPolicy {
+pub(super) fn with(entries: Vec<Sourced<HttpRules>>) -> NetPolicy {
     NetPolicy { http: entries, ..policy(&["*"], &[]) }
 }
 
@@ -145,99 +145,78 @@ fn what_is_denied_is_denied_under_every_name_that_servers_know_it_by() {
 }
 
 #[test]
-fn what_headers_make_of_a_request_has_to_be_allowed_as_well() {
-    let net = with(vec![
-        entry("a.test", &["GET /pub/**", "POST /pub/**"], &[], user()),
-        entry("b.test", &[], &["* /admin/**", "DELETE /**"], user()),
-        entry("f.test", &[], &["OPTIONS /**"], user()),
-    ]);
-    let eight = [("X-Http-Method", "GET"); 8];
-    let nine = [("X-Http-Method", "GET"); 9];
-    type Fields<'f> = &'f [(&'f str, &'f str)];
-    let cases: &[(&str, Fields<'_>, Option<&str>)] = &[
-        ("a.test", &[("accept", "DELETE")], None),
-        ("a.test", &[("X-HTTP-Method-Override", "post")], None),
-        ("a.test", &[("X-HTTP-Method-Override", "DELETE")], Some("http-rule")),
-        ("a.test", &[("x_http_method_override", " delete ")], Some("http-rule")),
-        ("a.test", &[("X-Method_Override", "PUT")], Some("http-rule")),
-        // A list, of which servers take the first or the last, and what some of them strip or fold.
-        ("a.test", &[("X-HTTP-Method-Override", "POST, GET")], None),
-        ("a.test", &[("X-HTTP-Method-Override", ", ")], None),
-        ("b.test", &[("X-HTTP-Method-Override", "DELETE, POST")], Some("http-rule")),
-        ("b.test", &[("X-HTTP-Method-Override", "POST,delete")], Some("http-rule")),
-        ("b.test", &[("X-HTTP-Method-Override", "POST\tDELETE")], Some("http-rule")),
-        ("b.test", &[("X-HTTP-Method-Override", "DELETE;q=1")], Some("http-rule")),
-        ("b.test", &[("X-HTTP-Method-Override", "\"DELETE\"")], Some("http-rule")),
-        ("b.test", &[("X-HTTP-Method-Override", "\u{a0}DELETE\u{feff}")], Some("http-rule")),
-        (
-            "b.test",
-            &[("X-HTTP-Method-Override", "put, put, put, put, put, put, put, put, delete")],
-            Some("ambiguous-path"),
-        ),
-        ("f.test", &[("X-HTTP-Method-Override", "op\u{fb05}\u{131}ons")], None),
-        ("f.test", &[("X-HTTP-Method-Override", "opt\u{131}on\u{17f}")], Some("http-rule")),
-        ("b.test", &[("X.HTTP.Method Override", "DELETE")], Some("http-rule")),
-        ("b.test", &[("X-Original-URL", "/y,/admin")], Some("http-rule")),
-        ("b.test", &[("X-Original-URL", "/admin,/y")], Some("http-rule")),
-        ("b.test", &[("X-Original-URL", "/y,https://b.test/admin/x")], Some("http-rule")),
-        ("b.test", &[("X-Original-URL", "/y,z")], None),
-        ("a.test", &[("X-Original-URL", "/pub/b?x=/admin")], None),
-        ("a.test", &[("X-Original-URL", "/admin")], Some("http-rule")),
-        ("a.test", &[("X_Rewrite_URL", "https://a.test/admin")], Some("http-rule")),
-        ("a.test", &[("X-Rewrite-URL", "https://a.test/pub/c")], None),
-        ("a.test", &[("X-Rewrite-URL", "https://a.test")], Some("http-rule")),
-        ("a.test", &[("X-Rewrite-URL", "pub/c")], Some("ambiguous-path")),
-        ("a.test", &eight, None),
-        ("a.test", &nine, Some("ambiguous-path")),
-        ("b.test", &[("X-Original-URL", "/admin/x")], Some("http-rule")),
-        // Each path with each method.
-        ("b.test", &[("X-Original-URL", "/y"), ("X-Http-Method", "DELETE")], Some("http-rule")),
-        ("b.test", &nine, Some("ambiguous-path")),
-        ("c.test", &nine, None),
-        ("c.test", &[("X-Original-URL", "/admin/x")], None),
-    ];
-    for (host, fields, want) in cases {
-        let target = Authority::parse(format!("{host}:443").as_bytes()).unwrap();
-        let named = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-        let code = match decide_request(&net, &target, "GET", "/pub/a", named) {
-            HttpDecision::Denied(denial) => Some(denial.code()),
-            HttpDecision::Free | HttpDecision::Allowed(_) => None,
-        };
-        assert_eq!(code, *want, "{host} {fields:?}");
-    }
-}
-
-#[test]
-fn what_a_denial_advises_to_allow_is_a_rule_that_allows_it() {
-    for request in [
-        "POST /user?token=1",
-        "get /pub/a",
-        "Get /",
-        "M2 /x",
-        "GET /a*b/[c]/{d}",
-        "GET /%C3%A9",
-        "GET /...",
-        "GET /a%20b/",
-        "GET /x/../y",
-        "GET //x",
-        "GET /x%2fy",
-        "get /x%2fy",
-        "GET /**",
+fn what_a_denial_advises_is_what_passes_then() {
+    // What is to be sent then; nothing where the request itself passes.
+    for (request, plainly) in [
+        ("POST /user?token=1", ""),
+        ("get /pub/a", ""),
+        ("Get /", ""),
+        ("M2 /x", ""),
+        ("GET /a*b/[c]/{d}", ""),
+        ("GET /%C3%A9", ""),
+        ("GET /...", ""),
+        ("GET /a%20b/", ""),
+        ("GET /x%2fy", ""),
+        ("get /x%2fy", ""),
+        ("GET /x;y", ""),
+        ("GET /**", ""),
+        ("GET /x/../y", "/y"),
+        ("GET /x/../../user", "/user"),
+        ("GET //z/%2a", "/z/%2A"),
     ] {
-        let HttpDecision::Denied(denial) =
-            decided(&with(vec![entry("a.test", &["GET /x", "DELETE /**"], &[], user())]), request)
-        else {
+        let HttpDecision::Denied(denial) = decided(
+            &with(vec![entry("a.test", &["GET /x", "DELETE /**"], &["GET /secret"], user())]),
+            request,
+        ) else {
             panic!("{request}")
         };
         let hint = denial.hint();
-        let rule = hint.split('"').nth(1).unwrap_or_else(|| panic!("{hint}"));
-        let net = with(vec![entry("a.test", &[rule], &[], user())]);
-        assert!(matches!(decided(&net, request), HttpDecision::Allowed(_)), "{request}: {hint}");
-        let net = with(vec![entry("a.test", &[rule], &[], user())]);
+        let Some(rule) = hint.split('"').nth(1) else {
+            // A rule denies, so that every path cannot be allowed.
+            assert!(hint.starts_with("write the path plainly"), "{request}: {hint}");
+            continue;
+        };
+        let (method, _) = request.split_once(' ').unwrap();
+        let then = if plainly.is_empty() { request.to_owned() } else { format!("{method} {plainly}") };
+        assert_eq!(
+            hint.contains(&format!("write the path plainly, as {plainly}, ")),
+            !plainly.is_empty(),
+            "{hint}"
+        );
+        let net = with(vec![entry("a.test", &[rule], &["GET /secret"], user())]);
+        assert!(matches!(decided(&net, &then), HttpDecision::Allowed(_)), "{request}: {hint}");
         let exact = !rule.ends_with("/**");
         let other = decided(&net, "GET /somewhere/else");
         assert!(!exact || matches!(other, HttpDecision::Denied(_)), "{request}: {hint}");
     }
+}
+
+#[test]
+fn every_path_is_advised_only_where_nothing_else_would_do() {
+    let reads = || with(vec![entry("a.test", &["GET /repos/**"], &["DELETE /**"], user())]);
+    let narrow = || with(vec![entry("a.test", &["GET /repos/**"], &["GET /repos/secret"], user())]);
+    let cases = [
+        (reads(), "GET /repos/a%2fb", true),
+        (reads(), "GET /repos/a;b", true),
+        (narrow(), "GET /repos/a%2fb", false),
+        (reads(), "GET /repos/%2e%2e/user", false),
+        (reads(), "GET /repos//../user", false),
+        (reads(), "GET /repos\\user", false),
+        (reads(), "PUT /repos\\user", false),
+        (reads(), "GET /repos/a/../../user", false),
+        (reads(), "GET /user/../repos/a", false),
+    ];
+    for (net, request, want) in cases {
+        let HttpDecision::Denied(denial) = decided(&net, request) else { panic!("{request}") };
+        assert_eq!(denial.hint().contains("/**"), want, "{request}: {}", denial.hint());
+    }
+    let hint = |request: &str| match decided(&reads(), request) {
+        HttpDecision::Denied(denial) => denial.hint(),
+        HttpDecision::Free | HttpDecision::Allowed(_) => panic!("{request}"),
+    };
+    assert_eq!(hint("GET /user/../repos/a"), "write the path plainly, as /repos/a");
+    let long = format!("GET /{}", "a/".repeat(200));
+    assert!(hint(&long).starts_with("allow it with a rule for \"GET\""), "{}", hint(&long));
 }
 
 fn decided<'p>(net: &'p NetPolicy, request: &str) -> HttpDecision<'p> {
@@ -292,7 +271,7 @@ fn a_denial_is_one_line_that_says_what_would_allow_it() {
             entry("a.test", &["GET /x"], &[], user()),
             "GET /x%2fy",
             "ai-jail: GET /x%2fy at a.test:443 is not allowed (servers read its path in different ways: it holds an encoded slash \
-             or backslash); write the path plainly, or allow it with \"GET /**\"",
+             or backslash); write the path plainly, or allow it with \"GET /**\" in allow of [[network.http]] for a.test",
         ),
         (
             entry("a.test", &["GET /x"], &[], user()),
@@ -328,53 +307,6 @@ fn a_denial_is_one_line_that_says_what_would_allow_it() {
             panic!("{request}")
         };
         assert_eq!(denial.to_string(), want);
-    }
-}
-
-#[test]
-fn a_denial_says_which_headers_led_to_it() {
-    let net = with(vec![
-        entry("a.test", &["GET /pub/**"], &[], user()),
-        entry("b.test", &[], &["DELETE /admin"], user()),
-    ]);
-    let nine = "a b c d e f g h i".as_bytes();
-    type Fields<'f> = &'f [(&'f str, &'f [u8])];
-    let cases: [(&str, Fields<'_>, &str); 5] = [
-        ("b.test", &[], "free"),
-        (
-            "a.test",
-            &[("x-http-method-override", b"DELETE, POST")],
-            "ai-jail: DELETE /pub/a at a.test:443 is not allowed (no HTTP rule of the host matches; servers take it for that by the \
-             header x-http-method-override); leave out the header x-http-method-override, or allow it with \"DELETE /pub/a\" in \
-             allow of [[network.http]] for a.test",
-        ),
-        (
-            "b.test",
-            &[("X-Method-Override", b"DELETE"), ("X-Original-URL", b"/admin")],
-            "ai-jail: DELETE /admin at b.test:443 is denied (by the HTTP rule DELETE /admin; servers take it for that by the \
-             headers X-Method-Override and X-Original-URL); leave out the headers X-Method-Override and X-Original-URL, or \
-             remove that rule to allow it",
-        ),
-        (
-            "a.test",
-            &[("X-Original-URL", b"/a%2fb")],
-            "ai-jail: GET /a%2fb at a.test:443 is not allowed (servers read its path in different ways: it holds an encoded slash \
-             or backslash; servers take it for that by the header X-Original-URL); leave out the header X-Original-URL",
-        ),
-        (
-            "b.test",
-            &[("X-HTTP-Method", nine)],
-            "ai-jail: GET /pub/a at b.test:443 is not allowed (its headers name more than eight other methods and paths); leave \
-             out the header X-HTTP-Method",
-        ),
-    ];
-    for (host, fields, want) in cases {
-        let target = Authority::parse(format!("{host}:443").as_bytes()).unwrap();
-        let said = match decide_request(&net, &target, "GET", "/pub/a", fields.iter().copied()) {
-            HttpDecision::Denied(denial) => denial.to_string(),
-            HttpDecision::Free | HttpDecision::Allowed(_) => "free".to_owned(),
-        };
-        assert_eq!(said, want, "{host} {fields:?}");
     }
 }
 
