@@ -293,12 +293,19 @@ fn explain_takes_a_url_and_says_which_methods_pass() {
     let file = env.config(
         "[network]\nallow = [\"a.test\", \"b.test\"]\n[[network.http]]\nhost = \"a.test\"\nallow = [\"GET /repos/**\"]\n",
     );
-    let urls =
-        ["https://a.test/repos/x?key=1", "http://a.test/user", "https://b.test/user", "https://c.test/"];
+    let urls = [
+        "https://a.test/repos/x?key=1",
+        "http://a.test/user",
+        "https://b.test/user",
+        "https://c.test/",
+        "POST https://a.test/repos/x",
+        "DELETE",
+        "https://b.test/user",
+    ];
     let output = env.jail(["explain"].iter().chain(&urls));
     let lines: Vec<&str> = output.ok().lines().collect();
     let from = format!("(no HTTP rule of the host matches, {}:", file.display());
-    let want: [(&str, &[&str]); 4] = [
+    let want: [(&str, &[&str]); 6] = [
         (
             "https://a.test/repos/x: allowed; ",
             &["GET of this path is allowed by GET /repos/**", "pass: GET; do not: HEAD, POST"],
@@ -309,7 +316,18 @@ fn explain_takes_a_url_and_says_which_methods_pass() {
         ),
         ("https://b.test/user: allowed; ", &["every method and path passes"]),
         ("https://c.test/: denied; no rule matches; ", &["--allow-host c.test"]),
+        (
+            "POST https://a.test/repos/x: denied; ",
+            &["POST of this path is denied (no HTTP rule", "\"POST /repos/x\" in allow"],
+        ),
+        ("DELETE https://b.test/user: allowed; ", &["every method and path passes"]),
     ];
+    for (word, part) in
+        [("get https://a.test/", "write GET"), ("GET /repos/x", "\"GET https://api.example.com/path\"")]
+    {
+        let refused = env.jail(["explain", word]);
+        assert!(refused.refused().contains(part), "{word}: {refused:#?}");
+    }
     assert_eq!(lines.len(), want.len(), "{output:#?}");
     for (line, (begins, parts)) in lines.iter().zip(want) {
         assert!(line.starts_with(begins) && parts.iter().all(|part| line.contains(part)), "{begins}: {line}");

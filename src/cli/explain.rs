@@ -14,7 +14,8 @@ use super::run::RunOptions;
     about = "Show the resolved policy, or why a path, host, URL or variable is (not) allowed",
     override_usage = "ai-jail explain [--json] [OPTIONS] [PATH|HOST|URL|VAR]... [-- COMMAND [ARGS]...]",
     after_help = "OPTIONS are those of a run, before or after the word explain: the answer is about that run. \
-                  Without COMMAND it is about a command that is no known agent."
+                  Without COMMAND it is about a command that is no known agent. \
+                  A URL is about GET, unless a method stands before it: \"POST https://HOST/PATH\"."
 )]
 pub struct ExplainArgs {
     /// Print JSON to standard output.

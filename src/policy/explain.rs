@@ -47,8 +47,17 @@ pub fn explain(policy: &Policy, own: &[IpAddr], question: &str, path: Option<&Pa
     match path {
         Some(path) => explain_path(policy, path),
         None if is_variable(policy, question) => explain_variable(policy, question),
-        None => explain_host(policy, own, question),
+        None => explain_host(policy, own, question, Rules::Listed),
     }
+}
+
+/// Whether the HTTP rules of a host are part of the answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    /// All of them.
+    Listed,
+    /// None: the one that decides is named by itself.
+    Left,
 }
 
 /// Whether a question is about a path: it holds a slash or begins with a dot or a tilde.
@@ -226,7 +235,7 @@ fn explain_variable(policy: &Policy, name: &str) -> Answer {
     answer("unset", why, Some(hint.unwrap_or_else(|| fakes::options(policy, name))))
 }
 
-fn explain_host(policy: &Policy, own: &[IpAddr], question: &str) -> Answer {
+fn explain_host(policy: &Policy, own: &[IpAddr], question: &str, rules: Rules) -> Answer {
     let answer =
         |verdict, because: String, hint| Answer { asked: question.to_owned(), verdict, because, hint };
     let net = match &policy.network {
@@ -244,13 +253,13 @@ fn explain_host(policy: &Policy, own: &[IpAddr], question: &str) -> Answer {
     let Some(target) = target_of(question).ok().filter(|_| answer.verdict == "allowed") else {
         return answer;
     };
-    let more = [way(net, &target), inspection(policy, net, &target)].into_iter().flatten();
+    let more = [way(net, &target), inspection(policy, net, &target, rules)].into_iter().flatten();
     let because = std::iter::once(answer.because).chain(more).collect::<Vec<_>>().join("; ");
     Answer { because, ..answer }
 }
 
 /// Why TLS to a host ends at ai-jail, and what may be asked there; `None` when nothing is to be said.
-fn inspection(policy: &Policy, net: &NetPolicy, target: &Authority) -> Option<String> {
+fn inspection(policy: &Policy, net: &NetPolicy, target: &Authority, listed: Rules) -> Option<String> {
     let mut parts = Vec::new();
     match net.inspected(target) {
         None => {}
@@ -266,7 +275,8 @@ fn inspection(policy: &Policy, net: &NetPolicy, target: &Authority) -> Option<St
         }
     }
     // Plain HTTP has rules too.
-    for rules in net.http.iter().filter(|rules| rules.value.host.matches(target)) {
+    let rules = net.http.iter().filter(|rules| rules.value.host.matches(target));
+    for rules in rules.filter(|_| listed == Rules::Listed) {
         for (verb, list) in [("only", &rules.value.allow), ("never", &rules.value.deny)] {
             if !list.is_empty() {
                 let list: Vec<String> = list.iter().map(ToString::to_string).collect();

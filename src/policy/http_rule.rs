@@ -21,6 +21,7 @@ use self::path::{Case, PathGlob, RequestPath};
 
 pub use self::ambiguity::Ambiguity;
 pub use self::denial::{HttpDenial, HttpReason, Owner, Plain};
+pub use self::methods::is_known as is_method;
 pub use self::overrides::{METHOD_OVERRIDES, PATH_OVERRIDES, decide_request, is_header};
 pub use self::path::GlobError;
 

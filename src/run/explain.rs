@@ -1,6 +1,7 @@
 //! `ai-jail explain`.
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -11,8 +12,10 @@ use crate::guard::watch::most_watches;
 use crate::host::Host;
 use crate::plan::show;
 use crate::policy::explain::{Answer, Url, explain as answer, explain_url, is_path};
+use crate::policy::http_rule::is_method;
 use crate::report;
 use crate::sanitize::escape;
+use crate::secrets::{Concealed, without_tokens};
 use crate::sys::process::{own_signals, own_umask};
 
 use super::ahead::Ahead;
@@ -44,17 +47,37 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
         let text = show::rules(policy, &concealed) + &show::protection(policy, more, watches);
         return report::output(text.as_bytes());
     }
+    let targets = with_methods(&arguments.targets);
     let answers =
-        arguments.targets.iter().map(|target| ask(&prepared, target)).collect::<Result<Vec<_>>>()?;
+        targets.iter().map(|target| ask(&prepared, &concealed, target)).collect::<Result<Vec<_>>>()?;
     if arguments.json {
         let json = serde_json::to_string_pretty(&answers)
             .map_err(|error| Error::new(Kind::Setup, "cannot write JSON").because(error))?;
         return report::output_json(&concealed.text(&json));
     }
-    report::output(concealed.text(&answers.iter().map(line).collect::<String>()).as_bytes())
+    let width = if std::io::stdout().is_terminal() { WIDTH } else { usize::MAX };
+    let lines = answers.iter().map(|answer| text(answer, width));
+    report::output(concealed.text(&lines.collect::<String>()).as_bytes())
 }
 
-fn ask(prepared: &Prepared, target: &OsString) -> Result<Answer> {
+/// The words with each method before a URL joined to it.
+fn with_methods(words: &[OsString]) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    for word in words {
+        match joined.last_mut() {
+            Some(method)
+                if is_method(&method.to_string_lossy()) && word.to_string_lossy().contains("://") =>
+            {
+                method.push(" ");
+                method.push(word);
+            }
+            _ => joined.push(word.clone()),
+        }
+    }
+    joined
+}
+
+fn ask(prepared: &Prepared, concealed: &Concealed, target: &OsString) -> Result<Answer> {
     let text = target.to_string_lossy();
     if text.is_empty() {
         return Err(Error::new(Kind::Usage, "an empty word is no path, host or variable"));
@@ -63,12 +86,23 @@ fn ask(prepared: &Prepared, target: &OsString) -> Result<Answer> {
         return match Url::parse(&text) {
             Ok(url) => Ok(explain_url(&prepared.policy, &own()?, &url)),
             Err(error) => Err(Error::new(Kind::Usage, "this URL cannot be explained")
-                .because(error)
+                .because(without_tokens(&error.to_string()))
                 .hint("give the host alone, as in --allow-host")),
         };
     }
     // A name that exists is a path, whatever else it could be.
-    if !is_path(&text) && std::fs::symlink_metadata(target).is_err() {
+    let exists = std::fs::symlink_metadata(target).is_ok();
+    if !exists && text.trim().split_once(' ').is_some_and(|(word, _)| is_method(word)) {
+        return Err(Error::new(Kind::Usage, "this request cannot be explained")
+            .because("it names no host")
+            .hint("write it as in \"GET https://api.example.com/path\""));
+    }
+    // A shell puts a value where `$NAME` stands for NAME.
+    if !exists && !is_path(&text) && concealed.text(&without_tokens(&text)) != text {
+        return Err(Error::new(Kind::Usage, "this holds something like a secret, and cannot be explained")
+            .hint("ask about a variable by its name, without a `$`, and treat that secret as seen"));
+    }
+    if !is_path(&text) && !exists {
         return Ok(answer(&prepared.policy, &own()?, &text, None));
     }
     let path = match text.strip_prefix("~/") {
@@ -92,13 +126,66 @@ fn own() -> Result<Vec<IpAddr>> {
         .map_err(|error| Error::new(Kind::Machine, "cannot read this machine's own addresses").because(error))
 }
 
-fn line(answer: &Answer) -> String {
+/// An answer on one line, or, where it is longer than `width`, on several: each but the first is indented.
+fn text(answer: &Answer, width: usize) -> String {
+    let asked = shortened(&answer.asked);
     let hint = answer.hint.as_ref().map_or(String::new(), |hint| format!("; to change it: {hint}"));
-    format!(
-        "{}: {}; {}{}\n",
-        escape(&*answer.asked),
-        answer.verdict,
-        escape(&*answer.because),
-        escape(&*hint)
-    )
+    let whole = format!("{asked}: {}; {}{hint}", answer.verdict, answer.because);
+    let mut lines = vec![String::new()];
+    for part in escape(&whole).to_string().split_inclusive("; ") {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        if line > INDENT.len() && line + part.trim_end().chars().count() > width {
+            lines.push(INDENT.to_owned());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(part);
+        }
+    }
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// From this many characters on a line is divided at a terminal, where one part of it ends. Programs read lines.
+const WIDTH: usize = 120;
+/// Of what was asked so much is repeated.
+const ASKED: usize = 160;
+const INDENT: &str = "    ";
+
+/// What was asked, without the middle of what nobody reads to its end.
+fn shortened(asked: &str) -> String {
+    let signs: Vec<char> = asked.chars().collect();
+    match signs.len() {
+        0..=ASKED => asked.to_owned(),
+        count => {
+            let part = |range: std::ops::Range<usize>| signs[range].iter().collect::<String>();
+            format!("{}...{}", part(0..ASKED - 40), part(count - 37..count))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(asked: &str, because: &str) -> Answer {
+        Answer { asked: asked.to_owned(), verdict: "allowed", because: because.to_owned(), hint: None }
+    }
+
+    #[test]
+    fn a_long_answer_is_divided_where_a_part_ends() {
+        let text = |answer: &Answer| text(answer, 160);
+        assert_eq!(text(&answer("a.test", "b; c")), "a.test: allowed; b; c\n");
+        let (first, second, third) = ("x".repeat(100), "y".repeat(100), "z".repeat(30));
+        let long = text(&answer("a.test", &format!("{first}; {second}; {third}")));
+        assert_eq!(long, format!("a.test: allowed; {first};\n    {second}; {third}\n"));
+        let url = format!("https://a.test/{}/end", "p".repeat(500));
+        let long = text(&answer(&url, "b"));
+        assert!(long.lines().all(|line| line.len() <= 180), "{long}");
+        assert!(long.starts_with("https://a.test/ppp") && long.contains("p/end: allowed"), "{long}");
+    }
+
+    #[test]
+    fn a_method_belongs_to_the_url_behind_it() {
+        let words = ["GET", "https://a.test/", "PATH", "GET", "x"].map(OsString::from);
+        assert_eq!(with_methods(&words), ["GET https://a.test/", "PATH", "GET", "x"]);
+    }
 }

@@ -1,17 +1,19 @@
-//! `ai-jail explain URL`: the host, and what its HTTP rules say of the path.
+//! `ai-jail explain [METHOD ]URL`: the host, and what its HTTP rules say of the request.
 
 use std::fmt;
 use std::net::IpAddr;
 
-use super::{Answer, explain_host};
+use super::{Answer, Rules, explain_host};
 use crate::policy::authority::{Authority, AuthorityError};
-use crate::policy::http_rule::{HttpDecision, decide_http};
+use crate::policy::http_rule::{HttpDecision, HttpRule, HttpRuleError, decide_http};
 use crate::policy::net::NetPolicy;
 use crate::policy::{NetworkRule, Policy};
 
-/// An `http` or `https` URL, of which the query and the fragment do not count.
+/// An `http` or `https` URL, of which the query and the fragment do not count, and the method with which it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
+    /// Where none was written it is GET.
+    method: Option<String>,
     scheme: &'static str,
     target: Authority,
     path: String,
@@ -29,11 +31,22 @@ pub enum UrlError {
     /// Its host or port is none.
     #[error("{0}")]
     Authority(AuthorityError),
+    /// The word before it is no method.
+    #[error("{0}")]
+    Method(HttpRuleError),
 }
 
 impl Url {
-    /// Reads a URL.
+    /// Reads a URL, or a method and a URL.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let text = text.trim();
+        let (method, text) = match text.split_once(' ') {
+            Some((method, url)) if !method.contains("://") => {
+                HttpRule::parse(&format!("{method} /")).map_err(UrlError::Method)?;
+                ((method != "*").then(|| method.to_owned()), url.trim_start())
+            }
+            _ => (None, text),
+        };
         let (scheme, rest) = text.split_once("://").ok_or(UrlError::Scheme)?;
         let (scheme, port) = match scheme.to_ascii_lowercase().as_str() {
             "https" => ("https", 443),
@@ -47,13 +60,16 @@ impl Url {
         }
         let target =
             Authority::parse_with_default(authority.as_bytes(), port).map_err(UrlError::Authority)?;
-        Ok(Self { scheme, target, path: path.to_owned() })
+        Ok(Self { method, scheme, target, path: path.to_owned() })
     }
 }
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scheme, target, path } = self;
+        let Self { method, scheme, target, path } = self;
+        if let Some(method) = method {
+            write!(f, "{method} ")?;
+        }
         match (*scheme, target.port) {
             ("https", 443) | ("http", 80) => write!(f, "{scheme}://{}{path}", target.host),
             _ => write!(f, "{scheme}://{target}{path}"),
@@ -61,10 +77,11 @@ impl fmt::Display for Url {
     }
 }
 
-/// Explains the host of `url`, on a machine with the addresses `own`, and what becomes of a GET for its path; which other
+/// Explains the host of `url`, on a machine with the addresses `own`, and what becomes of a request for its path; which other
 /// methods pass is said beside.
 pub fn explain_url(policy: &Policy, own: &[IpAddr], url: &Url) -> Answer {
-    let host = Answer { asked: url.to_string(), ..explain_host(policy, own, &url.target.to_string()) };
+    let host =
+        Answer { asked: url.to_string(), ..explain_host(policy, own, &url.target.to_string(), Rules::Left) };
     match &policy.network {
         NetworkRule::Filtered(net) if host.verdict == "allowed" => explain_path(net, host, url),
         _ => host,
@@ -80,14 +97,15 @@ fn explain_path(net: &NetPolicy, host: Answer, url: &Url) -> Answer {
     let (denied, passes): (Vec<&str>, Vec<_>) = METHODS.iter().partition(|method| {
         matches!(decide_http(net, &url.target, method, &url.path), HttpDecision::Denied(_))
     });
-    let (verdict, why, hint) = match decide_http(net, &url.target, "GET", &url.path) {
-        HttpDecision::Free => ("allowed", "no rule denies GET of this path".to_owned(), host.hint),
+    let method = url.method.as_deref().unwrap_or("GET");
+    let (verdict, why, hint) = match decide_http(net, &url.target, method, &url.path) {
+        HttpDecision::Free => ("allowed", format!("no rule denies {method} of this path"), host.hint),
         HttpDecision::Allowed(rule) => {
-            ("allowed", format!("GET of this path is allowed by {rule}"), host.hint)
+            ("allowed", format!("{method} of this path is allowed by {rule}"), host.hint)
         }
         HttpDecision::Denied(denial) => {
             let from = denial.origin().map_or(String::new(), |origin| format!(", {origin}"));
-            let why = format!("GET of this path is denied ({}{from})", denial.why());
+            let why = format!("{method} of this path is denied ({}{from})", denial.why());
             ("denied", why, Some(denial.hint()))
         }
     };
@@ -109,7 +127,7 @@ mod tests {
     use super::*;
     use crate::config::secret_values::http_host;
     use crate::egress::decide::tests::policy;
-    use crate::policy::http_rule::{HttpRule, HttpRules};
+    use crate::policy::http_rule::HttpRules;
     use crate::policy::origin::{Origin, Sourced};
 
     #[test]
@@ -119,6 +137,9 @@ mod tests {
             ("HTTPS://A.test:443/x/y?key=1#z", Ok("https://a.test/x/y")),
             ("http://a.test:8080?x/y", Ok("http://a.test:8080/")),
             ("http://[2001:db8::1]/x", Ok("http://[2001:db8::1]/x")),
+            ("GET https://a.test/x?y", Ok("GET https://a.test/x")),
+            (" DELETE  https://a.test/x ", Ok("DELETE https://a.test/x")),
+            ("get https://a.test/x", Err(UrlError::Method(HttpRuleError::LowerCase("GET".to_owned())))),
             ("ssh://a.test/x", Err(UrlError::Scheme)),
             ("https://me:secret@a.test/", Err(UrlError::User)),
         ] {
@@ -149,6 +170,18 @@ mod tests {
                     "pass: GET, POST; do not: HEAD, PUT, PATCH, DELETE, OPTIONS",
                 ],
                 None,
+            ),
+            (
+                "POST https://a.test/open/x",
+                "allowed",
+                &["POST of this path is allowed by POST /open/**", "pass: GET, POST; do not: HEAD"],
+                None,
+            ),
+            (
+                "DELETE https://a.test/open/x",
+                "denied",
+                &["DELETE of this path is denied (no HTTP rule of the host matches, --test)"],
+                Some("allow it with \"DELETE /open/x\" in allow of [[network.http]] for a.test"),
             ),
             (
                 "http://a.test/open/secret",

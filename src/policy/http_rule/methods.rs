@@ -3,7 +3,7 @@
 use crate::config::words::nearest;
 
 /// Whether a rule may name `method`, which is in capitals.
-pub(super) fn is_known(method: &str) -> bool {
+pub fn is_known(method: &str) -> bool {
     REGISTERED.contains(&method) || IN_USE.contains(&method)
 }
 
