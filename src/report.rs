@@ -4,9 +4,16 @@
 //! terminal. A standard error that is closed or full never stops or panics the program.
 
 use std::io::{self, Write as _};
+use std::sync::LazyLock;
 
 use crate::error::{Error, Kind, Result};
+use crate::host::environment::credentials;
 use crate::sanitize::{escape, json};
+use crate::secrets::Concealed;
+
+/// What keeps the credentials of the launcher's environment out of errors and warnings, which repeat what was typed: a shell puts
+/// a value where `$NAME` stands for NAME. It is made when the first is said.
+static CREDENTIALS: LazyLock<Concealed> = LazyLock::new(credentials);
 
 /// The number of lines that the exit summary may have (LOG-3).
 pub const SUMMARY_LINES: usize = 6;
@@ -37,12 +44,12 @@ impl Reporter {
 
     /// Says an error. It is shown at every verbosity. A citation of a file follows on lines without the prefix.
     pub fn error(&self, error: &Error) {
-        put(&error_text(error));
+        put(&CREDENTIALS.text(&error_text(error)));
     }
 
     /// Says a warning. It is shown at every verbosity: a warning is about what is weaker than it looks.
     pub fn warn(&self, text: &str) {
-        put(&line(&format!("warning: {text}")));
+        put(&CREDENTIALS.text(&line(&format!("warning: {text}"))));
     }
 
     /// Says what is in force, at start. `-q` drops it.

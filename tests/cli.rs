@@ -5,6 +5,8 @@
 mod common;
 #[path = "cli/defaults.rs"]
 mod defaults;
+#[path = "cli/repeated.rs"]
+mod repeated;
 #[path = "cli/secret_hints.rs"]
 mod secret_hints;
 #[path = "cli/secrets.rs"]

@@ -4,6 +4,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::error::{Error, Kind};
 use crate::sanitize::escape;
+use crate::secrets::without_tokens;
 
 /// The error for the user, with clap's suggestion kept.
 pub(super) fn error(error: &clap::Error) -> Error {
@@ -55,7 +56,7 @@ pub(super) fn error(error: &clap::Error) -> Error {
         ErrorKind::InvalidUtf8 => Error::new(Kind::Usage, "a value is not UTF-8")
             .because("only paths, the command and its arguments may be other bytes"),
         _ => Error::new(Kind::Usage, "the command line cannot be read")
-            .because(escape(error.render().to_string().lines().next().unwrap_or_default())),
+            .because(without_tokens(error.render().to_string().lines().next().unwrap_or_default())),
     }
 }
 
@@ -69,7 +70,7 @@ fn invalid_value(error: &clap::Error, arg: &str, value: &str) -> Error {
     }
     let valid = text(error, ContextKind::ValidValue);
     if let Some(source) = std::error::Error::source(error) {
-        reworded = reworded.because(escape(&source.to_string()));
+        reworded = reworded.because(without_tokens(&source.to_string()));
     } else if !valid.is_empty() {
         reworded = match text(error, ContextKind::SuggestedValue).as_str() {
             near if near.is_empty() || later.is_some() || !close(value, near) => {
@@ -91,11 +92,12 @@ fn close(typed: &str, near: &str) -> bool {
 /// Options that are documented for later versions.
 const LATER_FLAGS: &[&str] = &["--selftest"];
 
+/// A part of the error, without what looks like the value of a secret: a shell puts it where `$NAME` stands for NAME.
 fn text(error: &clap::Error, kind: ContextKind) -> String {
     let text = match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
         Some(ContextValue::Strings(texts)) => texts.join(", "),
         _ => String::new(),
     };
-    escape(&text).to_string()
+    without_tokens(&escape(&text).to_string())
 }

@@ -6,6 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use zeroize::Zeroizing;
+
+use crate::policy::env::looks_secret;
+use crate::secrets::{Concealed, Guess};
 
 /// What a standard stream is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +30,24 @@ pub struct Environment {
     pub vars: BTreeMap<OsString, OsString>,
     /// Standard input, output and error.
     pub streams: [Stream; 3],
+}
+
+/// What keeps the credentials of this process's environment out of what is shown.
+pub fn credentials() -> Concealed {
+    let values = values_of_credentials(std::env::vars_os());
+    let values: Vec<&[u8]> = values.iter().map(|value| value.as_slice()).collect();
+    Concealed::new(&values, Guess::Shown)
+}
+
+/// The credentials among `vars`, each also in small letters, in which hosts are shown. What names a place is none.
+pub fn values_of_credentials(
+    vars: impl Iterator<Item = (impl AsRef<OsStr>, OsString)>,
+) -> Vec<Zeroizing<Vec<u8>>> {
+    let secret = vars.filter(|(name, _)| name.as_ref().to_str().is_some_and(looks_secret));
+    let values = secret.map(|(_, value)| Zeroizing::new(value.into_encoded_bytes()));
+    let values: Vec<_> = values.filter(|value| !value.starts_with(b"/")).collect();
+    let lower = values.iter().map(|value| Zeroizing::new(value.to_ascii_lowercase())).collect::<Vec<_>>();
+    values.into_iter().chain(lower).collect()
 }
 
 impl Environment {
@@ -95,5 +117,17 @@ mod tests {
         let environment = Environment { vars, streams: [Stream::Other; 3] };
         assert_eq!(environment.var("A"), None);
         assert_eq!(environment.text("B"), Some("x"));
+    }
+
+    #[test]
+    fn what_a_variable_of_credentials_holds_is_known_in_either_case_and_places_are_not() {
+        let vars = [
+            ("MY_TOKEN", "Hunter2Hunter2"),
+            ("GNOME_KEYRING_CONTROL", "/run/user/1000/keyring"),
+            ("EDITOR", "some-editor"),
+        ];
+        let values = values_of_credentials(vars.map(|(name, value)| (name, value.into())).into_iter());
+        let values: Vec<&[u8]> = values.iter().map(|value| value.as_slice()).collect();
+        assert_eq!(values, [&b"Hunter2Hunter2"[..], b"hunter2hunter2"]);
     }
 }

@@ -1,6 +1,7 @@
 //! What of the secrets is known before anything runs, so that it is not shown.
 
 use crate::host::Host;
+use crate::host::environment::values_of_credentials;
 use crate::host::secret_sources::{Bytes, Values, Written, file};
 use crate::policy::Policy;
 use crate::policy::bindings::{FileBinding, SecretBinding, SecretMode, ValueFrom};
@@ -20,14 +21,17 @@ pub(in crate::run) fn concealed(host: &Host, prepared: &Prepared) -> Concealed {
     Concealed::new(&values, guess)
 }
 
-/// The values of the launcher's environment and of files, those that the jail does not have among them.
+/// The values of the launcher's environment and of files, those that the jail does not have among them, and whatever else in
+/// that environment is called like a credential.
 pub(super) fn known(host: &Host, policy: &Policy, written: &Written) -> Vec<Bytes> {
     let bound = policy.bindings.iter().map(|binding| binding.name.as_str());
     let names = bound.chain(policy.left_out.keys().map(String::as_str));
     let files: Vec<_> = policy.settings.env_files.iter().map(|file| file.value.clone()).collect();
     let variables = Values::read(host, names, &files, written).map(Values::all).unwrap_or_default();
     let contents = policy.files_bound.iter().flat_map(|binding| content(binding, written));
-    variables.into_iter().chain(contents).map(trimmed).collect()
+    // What was typed may be one of the launcher's that is no secret of this run.
+    let others = values_of_credentials(host.environment.vars.clone().into_iter());
+    variables.into_iter().chain(contents).chain(others).map(trimmed).collect()
 }
 
 /// What is secret in a file; all of it when that cannot be told.
