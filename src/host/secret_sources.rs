@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use zeroize::Zeroizing;
 
+use crate::config::words::nearest;
 use crate::error::{Error, Kind, Result};
 use crate::policy::origin::{Layer, Origin};
 use crate::sanitize::escape;
@@ -47,7 +48,11 @@ impl Written {
 
 /// The values of named variables.
 #[derive(Debug, Default)]
-pub struct Values(BTreeMap<String, Bytes>);
+pub struct Values {
+    values: BTreeMap<String, Bytes>,
+    /// Every name that is set, here or in an env file.
+    set: Vec<String>,
+}
 
 impl Values {
     /// Those of `names` that the launcher has, and that env files give: what a file says wins, and of two files the later.
@@ -64,17 +69,19 @@ impl Values {
         for file in files {
             from_files.extend(env_file::read(file, written)?);
         }
+        let launchers = host.environment.vars.keys().filter_map(|name| name.to_str());
+        let set = launchers.chain(from_files.keys().map(String::as_str)).map(str::to_owned).collect();
         let mut values = BTreeMap::new();
         for name in names {
             let value = from_files.remove(name).or_else(|| launcher(host, name));
             values.extend(value.map(|value| (name.to_owned(), value)));
         }
-        Ok(Self(values))
+        Ok(Self { values, set })
     }
 
     /// All of them, without their names.
     pub fn all(self) -> Vec<Bytes> {
-        self.0.into_values().collect()
+        self.values.into_values().collect()
     }
 
     /// Takes the value of `name`, which `origin` makes a secret.
@@ -94,8 +101,14 @@ impl Values {
                 )),
             }
         };
-        match self.0.remove(name) {
-            None => Err(refused("the variable is not set here")),
+        match self.values.remove(name) {
+            None => match nearest(name, self.set.iter().map(String::as_str)) {
+                Some(near) => Err(refused(&format!(
+                    "the variable is not set here; did you mean {}, which is?",
+                    escape(near)
+                ))),
+                None => Err(refused("the variable is not set here")),
+            },
             Some(value) if value.is_empty() => Err(refused("the variable is set and empty")),
             Some(value) => Ok(value),
         }

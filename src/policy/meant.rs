@@ -3,26 +3,31 @@
 
 use crate::egress::decide::{Decision, decide};
 use crate::policy::authority::{Authority, Host, HostName};
-use crate::policy::host_rule::Hosts;
+use crate::policy::host_rule::{HostPattern, Hosts};
 use crate::policy::net::NetPolicy;
 
 /// The allowed host that is nearest to `target`, which no rule allows, when it is one or two edits away from it and allowed
 /// on the same port. Names that differ in a number, or in a label of some letters, are siblings and no misspellings.
 pub fn meant(policy: &NetPolicy, target: &Authority) -> Option<Host> {
     let Host::Name(name) = &target.host else { return None };
-    if !(SHORTEST..=LONGEST).contains(&name.as_str().len()) {
-        return None;
-    }
-    let near = policy.allow.iter().flat_map(|rule| candidates(name, rule.value.hosts()));
-    let near = near.filter_map(|candidate| Some((distance(name.as_str(), candidate.as_str())?, candidate)));
-    let mut near: Vec<_> = near.collect();
-    near.sort();
-    let hosts = near.into_iter().map(|(_, candidate)| Host::Name(candidate));
+    let mut hosts = nearest(name, policy.allow.iter().map(|rule| &rule.value)).into_iter().map(Host::Name);
     // A rule that denies it, or is about other ports, is no help.
-    hosts.into_iter().find(|host| {
+    hosts.find(|host| {
         let candidate = Authority { host: host.clone(), port: target.port };
         matches!(decide(policy, &[], &candidate), Decision::Allow(_))
     })
+}
+
+/// The names that `allowed` patterns cover and of which `name` may be a misspelling, the nearest first.
+pub fn nearest<'p>(name: &HostName, allowed: impl Iterator<Item = &'p HostPattern>) -> Vec<HostName> {
+    if !(SHORTEST..=LONGEST).contains(&name.as_str().len()) {
+        return Vec::new();
+    }
+    let near = allowed.flat_map(|pattern| candidates(name, pattern.hosts()));
+    let near = near.filter_map(|candidate| Some((distance(name.as_str(), candidate.as_str())?, candidate)));
+    let mut near: Vec<_> = near.collect();
+    near.sort();
+    near.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
 /// The names that a pattern covers and that are like `name`: below a parent it is what `name` would be there.

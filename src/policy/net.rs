@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::config::settings::{Ech, Inspect, NetworkMode, ResolveTarget};
-use crate::policy::authority::Authority;
-use crate::policy::host_rule::{HostPattern, StreamCheck};
+use crate::policy::authority::{Authority, Host};
+use crate::policy::host_rule::{HostPattern, Hosts, StreamCheck};
 use crate::policy::http_rule::HttpRules;
 use crate::policy::origin::{Layer, Sourced};
 use crate::policy::upstream::Upstream;
@@ -58,7 +58,30 @@ pub enum Inspected<'p> {
 /// Ports that carry no TLS, whatever a rule says.
 pub const PLAIN_PORTS: [u16; 2] = [22, 80];
 
+/// Whether a rule of what is denied leaves nothing of `host` where TLS could be looked into.
+pub fn closes(deny: &HostPattern, host: &HostPattern) -> bool {
+    let hosts = match host.hosts() {
+        Hosts::Exact(name) => deny.matches_host(&Host::Name(name.clone())),
+        Hosts::Any | Hosts::Below(_) | Hosts::Domain(_) | Hosts::Net(_) => {
+            *deny.hosts() == Hosts::Any || deny.hosts() == host.hosts()
+        }
+    };
+    let mut ranges = host.ports().ranges().into_iter();
+    let ports = ranges.all(|range| {
+        let ends = [*range.start(), *range.end()];
+        ends.iter().all(|port| PLAIN_PORTS.contains(port) || deny.ports().contains(*port))
+    });
+    hosts && ports
+}
+
 impl NetPolicy {
+    /// Whether the jail can reach something of `host` where TLS could end at us.
+    pub fn reaches(&self, host: &HostPattern) -> bool {
+        !host.names_loopback()
+            && self.allow.iter().any(|rule| rule.value.overlaps(host, &PLAIN_PORTS))
+            && !self.deny.iter().any(|rule| closes(&rule.value, host))
+    }
+
     /// Whether TLS to `target` ends at us, so that requests are seen. It says nothing about whether `target` is allowed.
     pub fn inspects(&self, target: &Authority) -> bool {
         self.inspected(target).is_some()

@@ -52,12 +52,42 @@ fn what_belongs_to_the_jails_own_loopback_is_said_to_work_nowhere() {
 }
 
 #[test]
+fn a_misspelt_host_is_asked_about() {
+    let env = TestEnv::new().var("TOKEN", KEY);
+    env.config(
+        "[network]\nallow = [\"api.github.com\", \"git.sourcehut.org\"]\ndeny = [\"git.sourcehut.org\"]\n\
+         [[network.http]]\nhost = \"api.gihtub.com\"\nallow = [\"GET /**\"]\n",
+    );
+    let said = |host: &str| warnings(&plan(&env, &["--secret", &format!("TOKEN={host}"), "--", "true"]));
+    let want = "did you mean api.github.com, which is allowed? else allow it with --allow-host api.gihub.com";
+    let near = said("api.gihub.com");
+    assert!(near.contains(want), "{near}");
+    assert_eq!(
+        near.matches("did you mean api.github.com").count(),
+        2,
+        "the HTTP rules are asked about too: {near}"
+    );
+    for host in ["git.sourcehat.org", "elsewhere.test"] {
+        let far = said(host);
+        assert!(
+            !far.contains("did you mean git")
+                && far.contains(&format!("(--secret); allow it with --allow-host {host}")),
+            "{far}"
+        );
+    }
+}
+
+#[test]
 fn a_secret_without_a_value_is_refused_with_its_place_and_a_way_out() {
     let env = TestEnv::new();
     let allow = ["--allow-host", "a.test"];
     let run = |args: &[&str]| env.jail([&allow[..], args, &["--", "true"]].concat());
     let typed = run(&["--secret", "TOKEN=a.test"]);
     assert!(typed.refused().contains("leave --secret TOKEN out"), "{typed:#?}");
+    assert!(!typed.stderr.contains("did you mean"), "{typed:#?}");
+    let near =
+        TestEnv::new().var("GITHUB_TOKEN", KEY).jail(["--secret", "GITHUB_TOKNE=a.test", "--", "true"]);
+    assert!(near.refused().contains("not set here; did you mean GITHUB_TOKEN, which is?"), "{near:#?}");
     env.config("[secrets]\nTOKEN = { hosts = [\"a.test\"] }\n");
     let configured = run(&[]);
     for part in [

@@ -5,7 +5,8 @@ use crate::error::{Error, Kind, Result};
 use crate::policy::authority::Host;
 use crate::policy::host_rule::{HostPattern, Hosts, StreamCheck};
 use crate::policy::http_rule::HttpRules;
-use crate::policy::net::PLAIN_PORTS;
+use crate::policy::meant::nearest;
+use crate::policy::net::{PLAIN_PORTS, closes};
 use crate::policy::origin::{Layer, Origin, Sourced};
 
 use super::Bound;
@@ -35,7 +36,8 @@ pub(in crate::policy::resolve) fn check(
                     rule.origin
                 )),
                 None if !is_allowed => lines.push(format!(
-                    "{name}: {host} is not allowed, and a secret does not allow it ({origin}); allow it with --allow-host {host}"
+                    "{name}: {host} is not allowed, and a secret does not allow it ({origin}); {}allow it with --allow-host {host}",
+                    meant(host, allow, settings)
                 )),
                 None => works = true,
             }
@@ -74,8 +76,9 @@ pub(in crate::policy::resolve) fn check(
         if !is_allowed && !matches!(origin.layer, Layer::BuiltIn | Layer::Project) {
             let shown = host.without_every_port();
             warnings.push(format!(
-                "the HTTP rules of {shown} allow nothing by themselves, and the host is not allowed ({origin}); allow it with \
-                 --allow-host {shown}"
+                "the HTTP rules of {shown} allow nothing by themselves, and the host is not allowed ({origin}); {}allow it with \
+                 --allow-host {shown}",
+                meant(host, allow, settings)
             ));
         }
     }
@@ -85,6 +88,15 @@ pub(in crate::policy::resolve) fn check(
 /// The way to a server of this machine on which ai-jail is.
 const NAMED: &str = "for a server of this machine use a name: --allow-host dev.internal:PORT --resolve dev.internal=127.0.0.1";
 
+/// A question about the allowed host of which `host` may be a misspelling; nothing where none is near.
+fn meant(host: &HostPattern, allow: &[Sourced<HostPattern>], settings: &Settings) -> String {
+    let Hosts::Exact(name) = host.hosts() else { return String::new() };
+    let allowed = allow.iter().map(|rule| &rule.value);
+    let mut near = nearest(name, allowed).into_iter().map(Host::Name);
+    let near = near.find(|near| !settings.deny.iter().any(|rule| rule.value.matches_host(near)));
+    near.map_or(String::new(), |near| format!("did you mean {near}, which is allowed? else "))
+}
+
 /// What is said of a secret that belongs to a loopback.
 fn own_loopback(name: &str, host: &HostPattern, origin: &Origin) -> String {
     format!(
@@ -92,22 +104,6 @@ fn own_loopback(name: &str, host: &HostPattern, origin: &Origin) -> String {
          server of this machine that speaks HTTPS bind it to a name, dev.internal:PORT, with --allow-host dev.internal:PORT \
          --resolve dev.internal=127.0.0.1"
     )
-}
-
-/// Whether a rule of what is denied leaves nothing of `host` where a secret could be put in.
-fn closes(deny: &HostPattern, host: &HostPattern) -> bool {
-    let hosts = match host.hosts() {
-        Hosts::Exact(name) => deny.matches_host(&Host::Name(name.clone())),
-        Hosts::Any | Hosts::Below(_) | Hosts::Domain(_) | Hosts::Net(_) => {
-            *deny.hosts() == Hosts::Any || deny.hosts() == host.hosts()
-        }
-    };
-    let mut ranges = host.ports().ranges().into_iter();
-    let ports = ranges.all(|range| {
-        let ends = [*range.start(), *range.end()];
-        ends.iter().all(|port| PLAIN_PORTS.contains(port) || deny.ports().contains(*port))
-    });
-    hosts && ports
 }
 
 /// Whether a rule allows `host`. Fails when one does that lets any bytes pass.
