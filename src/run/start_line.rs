@@ -82,7 +82,9 @@ fn fakes(policy: &Policy) -> String {
     if net.inspect == Inspect::All {
         return format!("{fakes}; ai-jail decrypts HTTPS to every host; ");
     }
-    let bound: BTreeSet<String> = net.secret_hosts.iter().map(|host| host.value.to_string()).collect();
+    // What the jail cannot reach is not read; a warning says so.
+    let bound = net.secret_hosts.iter().filter(|host| net.reaches(&host.value));
+    let bound: BTreeSet<String> = bound.map(|host| host.value.to_string()).collect();
     let mut read: Vec<String> = bound.iter().take(NAMED).cloned().collect();
     let count = |count: usize, one: &str, more: &str| match count {
         0 => None,
@@ -93,7 +95,7 @@ fn fakes(policy: &Policy) -> String {
     // One that a secret is bound to as well is the same host, whatever ports are written.
     let is_bound =
         |rules: &HttpRules| net.secret_hosts.iter().any(|host| host.value.hosts() == rules.host.hosts());
-    let ruled = net.http.iter().filter(|rules| !is_bound(&rules.value));
+    let ruled = net.http.iter().filter(|rules| !is_bound(&rules.value) && net.reaches(&rules.value.host));
     let (registries, others): (Vec<_>, Vec<_>) =
         ruled.partition(|rules| rules.origin.layer == Layer::BuiltIn);
     let hosts = |rules: &[&Sourced<HttpRules>]| -> BTreeSet<String> {
@@ -103,5 +105,8 @@ fn fakes(policy: &Policy) -> String {
     let registries = registries.difference(&others).count();
     read.extend(count(registries, "package registry", "package registries"));
     read.extend(count(others.len(), "host with HTTP rules", "hosts with HTTP rules"));
+    if read.is_empty() {
+        return format!("{fakes}; ");
+    }
     format!("{fakes}; ai-jail decrypts HTTPS to {}; ", read.join(", "))
 }

@@ -419,11 +419,26 @@ fn the_agent_and_the_user_are_told_what_is_a_fake() {
     let flag = format!("{}=b.test", file.display());
     let both = env.jail(["--secret", "TOKEN=a.test", "--secret-file", &flag, "--", "true"]);
     let said = format!(
-        "TOKEN, {} are fakes; ai-jail decrypts HTTPS to a.test, b.test, 3 package registries, 1 host with HTTP rules;",
+        "TOKEN, {} are fakes; ai-jail decrypts HTTPS to a.test, 3 package registries, 1 host with HTTP rules;",
         file.display()
     );
     assert!(both.success() && both.stderr.contains(&said) && !both.stderr.contains("denied, "), "{both:#?}");
     assert!(!output.stdout.contains(KEY) && !output.stderr.contains(KEY));
+    // Only what is reached is read: what is not allowed, denied or the jail's own is not.
+    env.config("[network]\ntoolchain_hosts = false\nallow = [\"a.test\"]\ndeny = [\"d.test\"]\n");
+    for (host, want) in [
+        ("b.test", "TOKEN is a fake; Landlock"),
+        ("d.test", "TOKEN is a fake; Landlock"),
+        ("localhost", "TOKEN is a fake; Landlock"),
+        ("d.test,a.test", "TOKEN is a fake; ai-jail decrypts HTTPS to a.test; Landlock"),
+    ] {
+        let output = env.jail(["--secret", &format!("TOKEN={host}"), "--", "true"]);
+        assert!(
+            output.stderr.contains(want) && output.stderr.contains("warning: TOKEN: "),
+            "{host}: {output:#?}"
+        );
+    }
+    env.config("");
     let none = env.jail(["--", "cat", "/run/ai-jail/about"]);
     assert!(
         none.ok().contains("none of the user's credentials are here") && !none.stderr.contains("fake"),
