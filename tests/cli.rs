@@ -40,7 +40,7 @@ const WRONG: &[(&str, &[&str], &str)] = &[
     ("a secret for every host", &["--secret", "KEY=*", "--", "true"], "not to every one"),
     ("a secret over plain HTTP", &["--secret", "KEY=a.test:80", "--", "true"], "ports 22 and 80"),
     ("a secret for any bytes", &["--secret", "KEY=a.test/tcp", "--", "true"], "/tcp"),
-    ("a secret that is the home", &["--secret", "HOME=a.test", "--", "true"], "HOME is the jail's own"),
+    ("a secret that is the home", &["--secret", "HOME=a.test", "--", "true"], "HOME is no secret"),
     ("a glob of secret files", &["--secret-file", "/a/*=a.test", "--", "true"], "not a glob"),
     ("a file of values without a name", &["--env-file", "", "--", "true"], "--env-file"),
     ("a bad address to dial", &["--resolve", "example.com=nowhere", "--", "true"], "nowhere"),

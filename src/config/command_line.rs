@@ -199,7 +199,7 @@ fn secret(raw: &str) -> Result<(String, Vec<HostPattern>)> {
     let (name, hosts) = secret_values::bound(OsStr::new(raw), Bound::Variable).map_err(bad)?;
     // Of text both halves are text.
     let name = name.to_string_lossy().into_owned();
-    values::env_name(&name).map_err(bad)?;
+    secret_values::secret_name(&name).map_err(bad)?;
     Ok((name, hosts))
 }
 

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-use super::values::{Base, GrantPath, grant_path, host_pattern};
+use super::values::{self, Base, GrantPath, grant_path, host_pattern};
 use super::words::Problem;
+use crate::policy::env;
 use crate::policy::host_rule::{HostPattern, Hosts, Ports, StreamCheck};
 use crate::secrets::{FileError, FileMask, looks_like_token, token_like};
 
@@ -54,6 +55,19 @@ pub fn http_host(text: &str) -> Result<HostPattern, Problem> {
         return Err(Problem::new("port 22 carries SSH, and no HTTP").hint("name another port, or none"));
     }
     Ok(pattern.on_every_port_by_default())
+}
+
+/// Checks the name of a variable that is a secret.
+///
+/// Fails on what is no name, and on what the jail or its programs need as it is.
+pub fn secret_name(text: &str) -> Result<&str, Problem> {
+    if let Some(why) = env::own_reason(text) {
+        return Err(Problem::new(format!(
+            "{text} is no secret: {why}, and a fake in it would only break that"
+        ))
+        .hint("name the variable that holds the credential, for example GITHUB_TOKEN"));
+    }
+    values::env_name(text)
 }
 
 /// What is bound to hosts on the command line.

@@ -118,7 +118,7 @@ pub fn join_files(lower: &mut BTreeMap<PathBuf, FileEntry>, higher: &BTreeMap<Pa
 /// Reads `NAME = { ... }` of `[secrets]`.
 pub(super) fn variable(value: Value<'_>, name: &str) -> Result<SecretEntry> {
     const KEYS: [&str; 5] = ["hosts", "in", "mode", "from", "revoke"];
-    value.check(&Text { text: name, span: value.value.span() }, values::env_name(name))?;
+    value.check(&Text { text: name, span: value.value.span() }, secret_values::secret_name(name))?;
     let mut entry = SecretEntry::new(value.sourced(()).origin);
     let no_value = "the value is not written here: it is that of your environment, of a file of --env-file, or what `from` prints";
     let entries = value.table("a table such as { hosts = [\"api.example.com\"] }");

@@ -31,6 +31,8 @@ pub struct Table {
     pub never: Vec<Row>,
     /// What looks like a secret.
     pub secret: Vec<Row>,
+    /// What no secret can be called.
+    pub own: Vec<Row>,
 }
 
 /// The table that is compiled in.
@@ -117,6 +119,11 @@ pub fn looks_secret(name: &str) -> bool {
     find(&TABLE.secret, name).is_some()
 }
 
+/// Why no secret can be called `name`: the jail or its programs need it as it is.
+pub fn own_reason(name: &str) -> Option<&'static str> {
+    find(&TABLE.own, name).map(|row| row.reason.as_str())
+}
+
 /// A warning for each variable that the command line passes on and the launcher does not have, `in_files` of `--env-file` or not
 /// at all. A list in a file is for every day, and says nothing about one that is not set today.
 pub fn unset(
@@ -178,8 +185,21 @@ mod tests {
 
     #[test]
     fn every_row_has_names_and_a_reason() {
-        for row in TABLE.core.iter().chain(&TABLE.never).chain(&TABLE.secret) {
+        for row in TABLE.core.iter().chain(&TABLE.never).chain(&TABLE.secret).chain(&TABLE.own) {
             assert!(!row.names.is_empty() && row.reason.len() > 8, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn no_credential_of_an_agent_is_called_like_what_the_jail_needs() {
+        for credential in crate::host::agents::all().flat_map(|agent| &agent.credentials) {
+            assert_eq!(own_reason(&credential.variable), None, "{}", credential.variable);
+        }
+        for name in ["GH_TOKEN", "LD_API_KEY", "NPM_TOKEN", "GIT_TOKEN", "DATABASE_URL"] {
+            assert_eq!(own_reason(name), None, "{name}");
+        }
+        for name in ["PATH", "https_proxy", "LD_PRELOAD", "npm_config_cafile", "GIT_CONFIG_VALUE_0"] {
+            assert!(own_reason(name).is_some(), "{name}");
         }
     }
 

@@ -52,6 +52,29 @@ fn what_belongs_to_the_jails_own_loopback_is_said_to_work_nowhere() {
 }
 
 #[test]
+fn what_the_jail_needs_as_it_is_can_be_no_secret() {
+    let env = TestEnv::new();
+    for (name, why) in [
+        ("PATH", "the jail has its own"),
+        ("HOME", "the jail has its own"),
+        ("TERM", "programs need it as it is"),
+        ("LD_PRELOAD", "the loader"),
+        ("https_proxy", "door to the network"),
+        ("SSL_CERT_FILE", "certificates"),
+    ] {
+        env.config("");
+        let typed = env.jail(["--secret", &format!("{name}=a.test"), "--", "true"]);
+        for part in [&format!("{name} is no secret: "), why, "name the variable that holds the credential"] {
+            assert!(typed.refused().contains(part), "{name}: {typed:#?}");
+        }
+        env.config(&format!("[secrets]\n{name} = {{ hosts = [\"a.test\"] }}\n"));
+        let configured = env.jail(["--", "true"]);
+        let said = configured.refused();
+        assert!(said.contains("config.toml:2") && said.contains(why), "{name}: {configured:#?}");
+    }
+}
+
+#[test]
 fn a_misspelt_host_is_asked_about() {
     let env = TestEnv::new().var("TOKEN", KEY);
     env.config(

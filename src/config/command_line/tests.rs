@@ -119,7 +119,7 @@ fn a_bad_value_names_its_option() {
         ),
         (
             RunOptions { secret: vec!["HOME=a.test".into()], ..none() },
-            "--secret cannot be `HOME=a.test`; HOME is the jail's own; --home and --state say what is in it",
+            "--secret cannot be `HOME=a.test`; HOME is no secret: the jail has its own, and a fake in it would only break that; name the variable that holds the credential, for example GITHUB_TOKEN",
         ),
         (
             RunOptions { secret_file: vec!["/a/*=a.test".into()], ..none() },

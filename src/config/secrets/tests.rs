@@ -128,7 +128,7 @@ fn what_is_wrong_is_cited() {
         ),
         (
             "[secrets]\nHOME = { hosts = [\"a.test\"] }",
-            "/c.toml:2:8: `HOME` is no good for `secrets.HOME`; HOME is the jail's own; --home and --state say what is in it",
+            "/c.toml:2:8: `HOME` is no good for `secrets.HOME`; HOME is no secret: the jail has its own, and a fake in it would only break that; name the variable that holds the credential, for example GITHUB_TOKEN",
         ),
         (
             "[secrets]\n\"A=B\" = { hosts = [\"a.test\"] }",

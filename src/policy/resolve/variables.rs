@@ -270,6 +270,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_secret_can_be_called_like_what_ai_jail_sets() {
+        let ours = TRUST_VARIABLES.iter().chain(&SESSION_VARIABLES);
+        for name in
+            ours.chain(&[NPM_AUDIT, JAVA_OPTIONS, "HOME", "USER", "PATH", "AI_JAIL", "LANG", "no_proxy"])
+        {
+            assert!(env::own_reason(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
     fn every_variable_of_trust_is_documented() {
         let docs = include_str!("../../../docs/configuration.md");
         let part = docs.split("\n#### TLS roots\n").nth(1).unwrap().split("\n### ").next().unwrap();
