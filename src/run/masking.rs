@@ -21,6 +21,7 @@ use crate::plan::late::Late;
 use crate::plan::operation::AtLaunch;
 use crate::policy::Policy;
 use crate::policy::bindings::{FileBinding, SecretBinding, SecretMode, ValueFrom};
+use crate::policy::origin::Layer;
 use crate::policy::trust::Trust;
 use crate::sanitize::escape;
 use crate::secrets::{Concealed, FileMask, Guess, Secret, SecretValue, Sentinel, Vault, mask_file, sentinel};
@@ -167,6 +168,7 @@ fn secrets(
         let refused = |error: &dyn std::fmt::Display| {
             Error::new(Kind::Refused, format!("the secret {} cannot be masked", escape(name.as_str())))
                 .because(error)
+                .hint(kept_out(binding))
         };
         let value = SecretValue::new(std::mem::take(&mut *bytes)).map_err(|error| refused(&error))?;
         warnings.extend(stripped(name, &value));
@@ -187,7 +189,12 @@ fn secrets(
         }
         let name = name_of(binding);
         let refused = |error: &dyn std::fmt::Display| {
-            Error::new(Kind::Refused, format!("{} cannot be masked", escape(name.as_str()))).because(error)
+            Error::new(Kind::Refused, format!("{} cannot be masked", escape(name.as_str()))).because(error).hint(
+                format!(
+                    "or keep it out of the jail: mode = \"deny\" beside its path in [[secrets.files]], without another key ({} has it now)",
+                    binding.origin
+                ),
+            )
         };
         let (content, _) = file(&binding.path, &written)?;
         let spec = FileMask::new(binding.extract.as_deref(), binding.decode, binding.mask_claims.clone())
@@ -205,6 +212,21 @@ fn secrets(
         }));
     }
     Ok(secrets)
+}
+
+/// How a variable of which there can be no fake is kept out of the jail.
+fn kept_out(binding: &SecretBinding) -> String {
+    let name = escape(&binding.name);
+    match binding.origin.layer {
+        Layer::CommandLine => format!(
+            "or leave --secret {name} out, and the jail does not have it; {name} = {{ mode = \"deny\" }} in [secrets] keeps it out \
+             of every run"
+        ),
+        _ => format!(
+            "or keep it out: {name} = {{ mode = \"deny\" }} in [secrets] ({} has it now)",
+            binding.origin
+        ),
+    }
 }
 
 /// The ways out when a command of a secret cannot be had: it is not needed for every launch.

@@ -45,11 +45,11 @@ pub enum ShapeError {
     /// There are too few letters and digits.
     #[error(
         "what can be replaced in it has {0} bits, and a fake that nobody can guess, or meet by chance, needs 64; \
-         use a value with at least 11 letters and digits behind its prefix, or deny it"
+         use a value with at least 11 letters and digits behind its prefix"
     )]
     TooFew(u32),
     /// Every sentinel that was tried is part of another, or the other way round.
-    #[error("every fake for it is part of another secret's; give another value, or deny it")]
+    #[error("every fake for it is part of another secret's; give another value")]
     Taken,
     /// It is no JSON Web Token.
     #[error("it is no JSON Web Token ({0}); leave `decode` out, or name the token with `extract`")]

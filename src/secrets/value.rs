@@ -55,9 +55,7 @@ pub enum ValueError {
     #[error("it is empty, and nothing can stand in for nothing; give it a value, or do not name it")]
     Empty,
     /// More than [`MAX_VALUE`] bytes.
-    #[error(
-        "it is longer than 64 KiB, which no header carries; name a part of it with `extract`, or deny it"
-    )]
+    #[error("it is longer than 64 KiB, which no header carries; name a part of it with `extract`")]
     TooLong,
     /// It has a CR or an LF, or both, at its end alone.
     #[error(
