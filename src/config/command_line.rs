@@ -192,6 +192,9 @@ fn secret(raw: &str) -> Result<(String, Vec<HostPattern>)> {
         .because("its value is read from your environment, for every program can read a command line")
         .hint("write --secret NAME=api.example.com, without a `$`, and treat that secret as seen"));
     }
+    if let Some(several) = secret_values::several(raw) {
+        return Err(usage("--secret", raw, several));
+    }
     if secret_values::is_value_of_variable(raw) {
         return Err(value_for_host("--secret NAME", "your environment"));
     }

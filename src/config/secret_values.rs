@@ -129,6 +129,33 @@ fn misplaced(left: &str, right: &str, what: Bound) -> Option<Problem> {
     }
 }
 
+/// What is wrong when several are written in one word, `A=h,B=g`, with the form that was meant. In `A=h,B=g` the last host of A
+/// would be the name of B.
+pub fn several(raw: &str) -> Option<Problem> {
+    let mut each: Vec<Vec<&str>> = Vec::new();
+    for part in raw.split(',') {
+        match part.split_once('=') {
+            Some((name, host)) => {
+                secret_name(name).ok().filter(|name| is_plain_name(name))?;
+                each.push(vec![name, host]);
+            }
+            None => each.last_mut()?.push(part),
+        }
+    }
+    let hosts = each.iter().flat_map(|one| &one[1..]);
+    if each.len() < 2 || hosts.clone().any(|host| looks_like_token(host) || secret_host(host).is_err()) {
+        return None;
+    }
+    let options: Vec<String> =
+        each.iter().map(|one| format!("--secret {}={}", one[0], one[1..].join(","))).collect();
+    Some(Problem::new("each variable has an option of its own").hint(format!("write {}", options.join(" "))))
+}
+
+fn is_plain_name(text: &str) -> bool {
+    let sign = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    text.bytes().all(sign) && !looks_like_token(text)
+}
+
 /// Whether a secret's value stands where [`bound`] reads the hosts of a variable. A variable's name holds no `=`.
 pub fn is_value_of_variable(raw: &str) -> bool {
     match raw.split_once('=') {
@@ -311,6 +338,25 @@ mod tests {
         }
         for (what, want) in [(Variable, "it takes NAME=HOST"), (File, "it takes PATH=HOST")] {
             assert!(bound(OsStr::new("x"), what).unwrap_err().why.starts_with(want), "{what:?}");
+        }
+    }
+
+    #[test]
+    fn several_variables_in_one_word_are_told_from_a_value() {
+        for (text, want) in [
+            ("A=a.test,B=b.test", Some("write --secret A=a.test --secret B=b.test")),
+            (
+                "A=a.test,g.test,B=b.test:8443,.c.test",
+                Some("write --secret A=a.test,g.test --secret B=b.test:8443,.c.test"),
+            ),
+            ("A=a.test,g.test", None),
+            ("A=a.test", None),
+            ("A=ghp_R3aLvAlUe0123456789abcdef,B=b.test", None),
+            ("A=a.test,ghp_R3aLvAlUe0123456789abcdef=b.test", None),
+            ("A=a.test,x/y+z=", None),
+            ("A=c2VjcmV0IHZhbHVl==", None),
+        ] {
+            assert_eq!(several(text).and_then(|problem| problem.hint).as_deref(), want, "{text}");
         }
     }
 

@@ -75,6 +75,39 @@ fn what_the_jail_needs_as_it_is_can_be_no_secret() {
 }
 
 #[test]
+fn a_value_of_which_there_is_no_fake_can_be_kept_out_as_is_said() {
+    let env = TestEnv::new().var("SHORT_TOKEN", "hunter2");
+    let allow = ["--allow-host", "a.test"];
+    let typed = env.jail([&allow[..], &["--secret", "SHORT_TOKEN=a.test", "--", "true"]].concat());
+    for part in
+        ["needs 64", "leave --secret SHORT_TOKEN out", "SHORT_TOKEN = { mode = \"deny\" } in [secrets]"]
+    {
+        assert!(typed.refused().contains(part), "{part}: {typed:#?}");
+    }
+    env.config("[secrets]\nSHORT_TOKEN = { hosts = [\"a.test\"] }\n");
+    let configured = env.jail([&allow[..], &["--", "true"]].concat());
+    let way = "SHORT_TOKEN = { mode = \"deny\" } in [secrets] (";
+    assert!(configured.refused().contains(way), "{configured:#?}");
+    env.config("[secrets]\nSHORT_TOKEN = { mode = \"deny\" }\n");
+    let kept = env.jail(["--", "sh", "-c", "test -z \"$SHORT_TOKEN\""]);
+    assert!(kept.success(), "{kept:#?}");
+    let file = env.file("token", "hunter2\n");
+    let flag = format!("{}=a.test", file.display());
+    let typed = env.jail([&allow[..], &["--secret-file", &flag, "--", "true"]].concat());
+    assert!(typed.refused().contains("mode = \"deny\" beside its path in [[secrets.files]]"), "{typed:#?}");
+}
+
+#[test]
+fn several_secrets_in_one_word_are_told_from_a_value() {
+    let output = TestEnv::new().jail(["--secret", "A=a.test,B=b.test", "--", "true"]);
+    let said = output.refused();
+    assert!(
+        said.contains("write --secret A=a.test --secret B=b.test") && !said.contains("something like"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_misspelt_host_is_asked_about() {
     let env = TestEnv::new().var("TOKEN", KEY);
     env.config(
