@@ -156,7 +156,6 @@ struct Targets {
 
 impl Targets {
     fn count(&mut self, decision: &NetDecision, most: usize) {
-        self.total += decision.count;
         let target = Target {
             host: bounded_host(&decision.host),
             port: decision.port,
@@ -167,11 +166,14 @@ impl Targets {
             self.by_target.retain(|_, denied| denied.count > 1);
             self.forgotten = true;
             if self.by_target.len() >= most {
+                self.total += decision.count;
                 return;
             }
         }
         let denied = self.by_target.entry(target).or_default();
-        denied.count += decision.count;
+        let before = denied.count;
+        denied.add(decision.count, decision.is_beside);
+        self.total = self.total - before + denied.count;
         if let Some(reason) = &decision.reason {
             denied.reason = bounded(reason.trim_start_matches("ai-jail: "));
         }
@@ -211,13 +213,28 @@ impl Target {
 /// Denials of one target.
 #[derive(Debug, Clone, Default)]
 struct Denied {
+    /// Attempts: what is asked beside the address counts only where nobody asks for that.
     count: u64,
+    /// Whether somebody asked for the address, or for more than a name.
+    is_asked: bool,
     /// The last line that the jail was told, and what only the user is: it names the rule and the flag that would allow it.
     reason: String,
     /// The HTTP rule that would allow it.
     allow: Option<String>,
     /// The allowed host that was perhaps meant.
     meant: Option<String>,
+}
+
+impl Denied {
+    /// Adds `count` denials.
+    fn add(&mut self, count: u64, is_beside: bool) {
+        match (is_beside, self.is_asked) {
+            (true, true) => {}
+            // What came before the first question for the address was asked beside it.
+            (false, false) => (self.count, self.is_asked) = (count, true),
+            (true, false) | (false, true) => self.count += count,
+        }
+    }
 }
 
 /// A question for a name has no port.
@@ -304,6 +321,32 @@ mod tests {
             denials.count(&NetDecision { request: None, code: None, ..request(&host, "", 1) });
         }
         assert!(denials.asked[&Cause::NotAllowed].by_target.len() <= MAX_HOSTS);
+    }
+
+    #[test]
+    fn the_questions_of_one_attempt_count_as_one() {
+        let address = NetDecision {
+            door: Door::Dns,
+            port: 0,
+            request: None,
+            code: None,
+            ..request("a.example", "", 1)
+        };
+        let beside = NetDecision { is_beside: true, ..address.clone() };
+        let more = |decision: &NetDecision, count| NetDecision { count, ..decision.clone() };
+        for (decisions, want) in [
+            (vec![address.clone(), beside.clone()], "denied 1 connection:"),
+            (vec![beside.clone(), address.clone()], "denied 1 connection:"),
+            (vec![address.clone(), beside.clone(), beside.clone()], "denied 1 connection:"),
+            (vec![address.clone(), beside.clone(), address.clone(), beside.clone()], "denied 2 connections:"),
+            (vec![beside.clone(), address.clone(), beside.clone(), address.clone()], "denied 2 connections:"),
+            (vec![beside.clone(), beside.clone(), address.clone()], "denied 1 connection:"),
+            (vec![more(&address, 3), more(&beside, 3)], "denied 3 connections:"),
+            (vec![beside.clone(), beside.clone()], "denied 2 connections:"),
+        ] {
+            let said = lines(decisions.clone());
+            assert!(said[0].starts_with(want), "{decisions:?}: {said:?}");
+        }
     }
 
     #[test]

@@ -102,6 +102,10 @@ pub struct NetDecision {
     pub allow: Option<String>,
     /// How many equal decisions the record stands for, 1 for the first of a minute.
     pub count: u64,
+    /// Whether it is a question for another record than the address. The log counts every question; whoever wanted to connect
+    /// asked several at once, which the summary counts as one.
+    #[serde(skip)]
+    pub is_beside: bool,
 }
 
 impl NetDecision {
@@ -120,6 +124,7 @@ impl NetDecision {
             request: None,
             allow: None,
             count: 1,
+            is_beside: false,
         }
     }
 }

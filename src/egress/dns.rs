@@ -125,7 +125,7 @@ fn answer(gate: &Gate, query: &Query) -> (Answer, Wanted) {
     if !could_allow_name(&gate.policy, name) {
         // Many programs ask for the name of an address that they got from us; nobody wanted to go there.
         if !is_reverse(name) {
-            gate.tell_no_such_name(name);
+            gate.tell_no_such_name(name, !is_address);
         }
         return (Answer::NoSuchName, none());
     }

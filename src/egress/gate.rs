@@ -114,7 +114,7 @@ impl Gate {
     /// Tells the observer of `verdict` on `target`.
     pub(super) fn tell(&self, door: Door, target: &Authority, verdict: Verdict) {
         let host = target.host.to_string();
-        self.observer.decided(NetEvent { door, host, port: Some(target.port), verdict });
+        self.observer.decided(NetEvent { door, host, port: Some(target.port), is_beside: false, verdict });
     }
 
     /// Tells the observer of a denial.
@@ -133,13 +133,14 @@ impl Gate {
         self.tell(door, &denial.target, Verdict::Denied(refusal));
     }
 
-    /// Tells the observer that the resolver denied `name`, for the reason that holds for it on port 443.
-    pub(super) fn tell_no_such_name(&self, name: &HostName) {
+    /// Tells the observer that the resolver denied `name`, for the reason that holds for it on port 443. `is_beside` is whether it
+    /// was asked for another record than its address.
+    pub(super) fn tell_no_such_name(&self, name: &HostName, is_beside: bool) {
         let target = Authority { host: Host::Name(name.clone()), port: 443 };
         if let Decision::Deny(denial) = decide(&self.policy, &self.own.now(), &target) {
             let verdict = Verdict::Denied(Refusal::of_host(&self.policy, &denial));
             let host = name.to_string();
-            self.observer.decided(NetEvent { door: Door::Resolver, host, port: None, verdict });
+            self.observer.decided(NetEvent { door: Door::Resolver, host, port: None, is_beside, verdict });
         }
     }
 
@@ -233,7 +234,7 @@ impl Gate {
 
     fn tell_failed(&self, host: String, port: Option<u16>, line: String) {
         let verdict = Verdict::Failed { line };
-        self.observer.decided(NetEvent { door: Door::Transparent, host, port, verdict });
+        self.observer.decided(NetEvent { door: Door::Transparent, host, port, is_beside: false, verdict });
     }
 }
 

@@ -140,6 +140,8 @@ pub struct NetEvent {
     pub host: String,
     /// The port; `None` for a question to the resolver.
     pub port: Option<u16>,
+    /// Whether it is a question for another record than the address, which programs ask beside that one.
+    pub is_beside: bool,
     /// What.
     pub verdict: Verdict,
 }

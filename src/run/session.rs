@@ -328,7 +328,10 @@ impl Observer for Record {
             Door::Transparent => event::Door::Transparent,
             Door::Resolver => event::Door::Dns,
         };
-        let target = event::NetDecision::allowed(door, event.host, event.port.unwrap_or(0));
+        let target = event::NetDecision {
+            is_beside: event.is_beside,
+            ..event::NetDecision::allowed(door, event.host, event.port.unwrap_or(0))
+        };
         let decision = match refusal {
             None => event::NetDecision { rule, ..target },
             Some(refusal) => {
