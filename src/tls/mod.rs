@@ -2,5 +2,6 @@
 
 pub mod ca;
 pub mod jks;
+pub mod objection;
 pub mod roots;
 pub mod subject;

@@ -7,7 +7,7 @@ use tokio_rustls::rustls::client::{ClientConfig, Resumption};
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::{CertificateError, RootCertStore, version};
+use tokio_rustls::rustls::{RootCertStore, version};
 
 /// Sessions with hosts that can be gone on with.
 const RESUMED: usize = 64;
@@ -93,62 +93,4 @@ impl fmt::Debug for Roots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Roots")
     }
-}
-
-/// Why a host was not verified, in words; `None` when the error is another.
-pub fn objection(error: &std::io::Error) -> Option<String> {
-    use tokio_rustls::rustls::Error as Tls;
-    let error = error.get_ref()?.downcast_ref::<Tls>()?;
-    Some(match error {
-        Tls::InvalidCertificate(why) => match why {
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                "its certificate has expired".to_owned()
-            }
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                "its certificate is not valid yet".to_owned()
-            }
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "its certificate is for another name".to_owned()
-            }
-            CertificateError::UnknownIssuer => {
-                "its certificate is signed by nobody whom this machine trusts (SSL_CERT_FILE adds an authority, set where you \
-                 start ai-jail), or a certificate between is missing"
-                    .to_owned()
-            }
-            CertificateError::Revoked => "its certificate was revoked".to_owned(),
-            // webpki's word for an authority's certificate in the place of a server's.
-            other if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-                "its certificate is self-signed, or that of an authority: it needs one that an authority has signed, which \
-                 SSL_CERT_FILE adds where you start ai-jail"
-                    .to_owned()
-            }
-            other => format!("its certificate is refused ({other})"),
-        },
-        Tls::NoCertificatesPresented => "it has no certificate".to_owned(),
-        other => format!("TLS with it failed ({other})"),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio_rustls::rustls::{Error, OtherError};
-
-    use super::*;
-
-    #[test]
-    fn what_adds_an_authority_is_said_to_be_outside() {
-        for why in [
-            CertificateError::UnknownIssuer,
-            CertificateError::Other(OtherError(Arc::new(std::io::Error::other(CaUsedAsEndEntity)))),
-        ] {
-            let error = std::io::Error::other(Error::InvalidCertificate(why));
-            let said = objection(&error).unwrap();
-            let named = said.find("SSL_CERT_FILE").unwrap();
-            assert!(said[named..].contains("where you start ai-jail"), "{said}");
-        }
-    }
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("the certificate is an authority's")]
-    struct CaUsedAsEndEntity;
 }

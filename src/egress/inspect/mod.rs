@@ -27,7 +27,8 @@ use crate::egress::{Door, SecretEvent, SecretUse, Verdict};
 use crate::policy::authority::{Authority, Host};
 use crate::secrets::{Channel, Noted, Outgoing, Vault};
 use crate::tls::ca::{Alpn, SessionCa};
-use crate::tls::roots::{Offer, Roots, objection};
+use crate::tls::objection::objection;
+use crate::tls::roots::{Offer, Roots};
 
 use self::stream::Wide;
 
@@ -181,8 +182,7 @@ impl Session {
         match timeout(limit, connector.connect(name, Wide::outside(upstream))).await {
             Ok(Ok(outside)) => Ok(outside),
             Ok(Err(error)) => {
-                let why = objection(&error).unwrap_or_else(|| format!("TLS with it failed ({error})"));
-                Err(self.unreachable(&format!("{why}; nothing was sent to it")))
+                Err(self.unreachable(&format!("{}; nothing was sent to it", objection(&error))))
             }
             Err(_) => Err(self.unreachable("TLS with it took too long")),
         }

@@ -51,6 +51,24 @@ async fn a_host_whose_certificate_has_expired_gets_nothing() {
 }
 
 #[tokio::test]
+async fn a_host_that_speaks_no_tls_is_said_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").await.unwrap();
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    });
+    let read = read(addr, &ca());
+    let mut client = connect(&read, HOST, Offer::Http1).await.unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut got = String::new();
+    client.read_to_string(&mut got).await.unwrap();
+    assert!(got.contains("it does not speak TLS on this port"), "{got}");
+    server.abort();
+}
+
+#[tokio::test]
 async fn what_the_tools_trust_counts_for_registries_alone() {
     let (world, tools) = (ca(), ca());
     for (registry, authority, host, want) in [
