@@ -1,12 +1,16 @@
 //! The copy of a file that the jail has: sentinels stand where the secrets were (TLS-4).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use regex::bytes::Regex;
+use zeroize::Zeroizing;
 
 use super::decode::Decode;
-use super::forms;
+use super::forms::{self, Pair};
+use super::group::Edges;
 use super::jwt::{is_jwt, jwt};
+use super::login::{self, is_login};
 use super::sentinel::{Sentinel, ShapeError, sentinel};
 use super::stream::{Stream, Table, What};
 use super::structure::{Structure, structure};
@@ -40,7 +44,7 @@ impl FileMask {
         Ok(Self { extract, decode, mask_claims })
     }
 
-    fn values(&self, content: &[u8]) -> Result<Vec<SecretValue>, FileError> {
+    fn values(&self, content: &[u8]) -> Result<Vec<Written>, FileError> {
         let Some(extract) = &self.extract else {
             let value = content.strip_suffix(b"\n").unwrap_or(content);
             let value = value.strip_suffix(b"\r").unwrap_or(value);
@@ -54,20 +58,48 @@ impl FileMask {
             if self.decode.is_none() && is_jwt(&value) {
                 return Err(FileError::Jwt);
             }
-            return Ok(vec![value]);
+            return Ok(vec![Written { value, as_it_is: None }]);
         };
-        let mut values: Vec<SecretValue> = Vec::new();
+        let mut values: Vec<Written> = Vec::new();
         for captures in extract.captures_iter(content) {
-            let group = captures.get(1).ok_or(FileError::Partly)?.as_bytes();
-            if values.iter().any(|value| value.expose() == group) {
+            let group = captures.get(1).ok_or(FileError::Partly)?;
+            let written = match self.decode {
+                None => Written::new(content, group.range())?,
+                Some(_) => Written { value: SecretValue::new(group.as_bytes().to_vec())?, as_it_is: None },
+            };
+            let is_same = |other: &Written| {
+                other.value.expose() == written.value.expose() && other.as_it_is == written.as_it_is
+            };
+            if values.iter().any(is_same) {
                 continue;
             }
             if values.len() == MOST {
                 return Err(FileError::TooMany);
             }
-            values.push(SecretValue::new(group.to_vec())?);
+            values.push(written);
         }
         if values.is_empty() { Err(FileError::NoMatch) } else { Ok(values) }
+    }
+}
+
+/// A value as a file has it.
+struct Written {
+    value: SecretValue,
+    /// How it is written, where that is not what it is.
+    as_it_is: Option<Zeroizing<Vec<u8>>>,
+}
+
+impl Written {
+    /// The value at `range`. In the login of a URL, as in `.git-credentials`, it is percent-encoded: programs send it decoded.
+    fn new(content: &[u8], range: Range<usize>) -> Result<Self, ValueError> {
+        let raw = &content[range.clone()];
+        if is_login(content, &range)
+            && let Some(decoded) = login::decoded(raw)
+            && let Ok(value) = SecretValue::new(decoded)
+        {
+            return Ok(Self { value, as_it_is: Some(Zeroizing::new(raw.to_vec())) });
+        }
+        Ok(Self { value: SecretValue::new(raw.to_vec())?, as_it_is: None })
     }
 }
 
@@ -132,17 +164,22 @@ pub fn mask_file(
     taken: &[&Sentinel],
 ) -> Result<MaskedFile, FileError> {
     let mut found: Vec<(SecretValue, Sentinel)> = Vec::new();
-    for value in spec.values(content)? {
+    let mut forms = Vec::new();
+    for Written { value, as_it_is } in spec.values(content)? {
         let taken: Vec<&Sentinel> = taken.iter().copied().chain(found.iter().map(|(_, one)| one)).collect();
         let sentinel = match spec.decode {
             None | Some(Decode::Plain) => sentinel(seed, path_name, &value, &taken)?,
             Some(Decode::Jwt) => jwt(seed, path_name, &value, &spec.mask_claims, &taken)?,
         };
+        let written = as_it_is.map(|raw| {
+            let put = login::written_as(&raw, value.expose(), sentinel.as_bytes());
+            Pair { find: raw, put, edges: Edges::default() }
+        });
+        forms.push(forms::all_and(value.expose(), sentinel.as_bytes(), written));
         found.push((value, sentinel));
     }
     let names = vec![path_name.to_owned(); found.len()];
-    let forms = found.iter().map(|(value, sentinel)| forms::all(value.expose(), sentinel.as_bytes()));
-    let table = Arc::new(Table::new(names, forms.collect()));
+    let table = Arc::new(Table::new(names, forms));
     let mut stream = Stream::new(table, vec![What::Put; found.len()]);
     let mut copy = Vec::with_capacity(content.len());
     stream.push(content, &mut copy);
@@ -192,6 +229,29 @@ mod tests {
             assert!(!copy.contains(&quoted) && !copy.contains(A));
             assert!(content.contains(&quoted) || copy == want, "{copy}");
         }
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_masked_as_it_is_sent() {
+        // Decoded it is `pa/ss@W0rd~1234567890aB`; the last is written oddly.
+        for raw in [
+            "pa%2fss%40W0rd~1234567890aB",
+            "pa%2Fss%40W0rd%7E1234567890aB",
+            "p%61%2Fss@W0rd~1234567890aB".replace('@', "%40").as_str(),
+        ] {
+            let content = format!("https://me:{raw}@a.test\nhttps://me:{A}@b.test\n");
+            let masked = masked(&content, Some(r"://[^:@/\s]*:([^@/\s]+)@")).unwrap();
+            let (value, sentinel) = &masked.found[0];
+            assert_eq!(value.expose(), b"pa/ss@W0rd~1234567890aB", "{raw}");
+            let copy = String::from_utf8(masked.copy).unwrap();
+            let fake = copy.split([':', '@']).nth(2).unwrap();
+            assert_eq!(fake.len(), raw.len(), "{copy}");
+            assert_eq!(login::decoded(fake.as_bytes()).unwrap(), sentinel.as_bytes(), "{copy}");
+            assert!(!copy.contains("W0rd") && !copy.contains(A), "{copy}");
+        }
+        // Elsewhere a percent sign is one.
+        let plain = masked("t=50%25offW0rd1234567890aB\n", Some("t=(.*)")).unwrap();
+        assert_eq!(plain.found[0].0.expose(), b"50%25offW0rd1234567890aB");
     }
 
     #[test]

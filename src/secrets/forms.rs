@@ -108,6 +108,13 @@ pub(super) fn all(find: &[u8], put: &[u8]) -> Vec<Pair> {
     pairs.list
 }
 
+/// Those of [`all`], and one more way in which the two are `written` somewhere.
+pub(super) fn all_and(find: &[u8], put: &[u8], written: Option<Pair>) -> Vec<Pair> {
+    let mut pairs = Pairs { list: all(find, put) };
+    written.into_iter().for_each(|written| pairs.push(written));
+    pairs.list
+}
+
 impl Pair {
     fn new(find: &[u8], put: &[u8], form: impl Fn(&[u8]) -> Vec<u8>) -> Self {
         Self { find: Zeroizing::new(form(find)), put: Zeroizing::new(form(put)), edges: Edges::default() }

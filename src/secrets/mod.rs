@@ -12,6 +12,7 @@ mod file;
 mod forms;
 mod group;
 mod jwt;
+mod login;
 mod places;
 mod sentinel;
 mod shapes;
