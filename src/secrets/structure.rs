@@ -38,6 +38,8 @@ pub struct Structure {
     names: Vec<String>,
     /// Whether the value of each of these is a JSON Web Token.
     is_jwt: bool,
+    /// Whether it has logins of more than one host.
+    is_shared: bool,
 }
 
 impl fmt::Display for Structure {
@@ -59,6 +61,13 @@ impl fmt::Display for Structure {
         )?;
         if self.is_jwt {
             f.write_str(", and decode = \"jwt\", for it is a JSON Web Token")?;
+        }
+        if self.is_shared {
+            // To narrow the expression would show the others as they are.
+            f.write_str(
+                ". It has logins of several hosts: all become fakes, and the real ones are put in at the hosts of this entry, where only \
+                 one of them belongs; better give the jail a file with that login alone",
+            )?;
         }
         if self.form == Form::Words { f.write_str(", or '(.+)' for the whole line") } else { Ok(()) }
     }
@@ -97,7 +106,7 @@ pub(super) fn structure(content: &[u8]) -> Option<Structure> {
         return Some(names.of(Form::Json));
     }
     if is_netrc(text) {
-        return Some(Names::default().of(Form::Netrc));
+        return Some(Structure { is_shared: machines(text) > 1, ..Names::default().of(Form::Netrc) });
     }
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
     let mut found: Option<(Form, Names)> = None;
@@ -109,9 +118,12 @@ pub(super) fn structure(content: &[u8]) -> Option<Structure> {
     }
     // Where a name tells it, that is what counts.
     if found.as_ref().is_none_or(|(_, names)| names.names.is_empty())
-        && text.split_whitespace().any(has_login)
+        && text.split_whitespace().any(|word| login_host(word).is_some())
     {
-        return Some(Names::default().of(Form::Login));
+        let mut hosts: Vec<&str> = text.split_whitespace().filter_map(login_host).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        return Some(Structure { is_shared: hosts.len() > 1, ..Names::default().of(Form::Login) });
     }
     let found = found.map(|(form, names)| names.of(form));
     let is_section = |line: &str| line.starts_with('[') && line.ends_with(']');
@@ -130,13 +142,20 @@ fn is_netrc(text: &str) -> bool {
     matches!(words.next(), Some("machine" | "default")) && words.any(|word| word == "password")
 }
 
-/// Whether a word is, or ends in, a URL with a password.
-fn has_login(word: &str) -> bool {
-    let login = |(_, rest): (&str, &str)| {
-        let login = rest.split(['/', '?', '#']).next()?.rsplit_once('@')?.0;
-        login.split_once(':').filter(|(_, password)| !password.is_empty()).map(|_| ())
-    };
-    word.split_once("://").and_then(login).is_some()
+/// How many hosts a `.netrc` has logins for.
+fn machines(text: &str) -> usize {
+    let words = || text.split_whitespace();
+    words()
+        .filter(|word| matches!(*word, "machine" | "default"))
+        .count()
+        .min(words().filter(|word| *word == "password").count())
+}
+
+/// The host of a word that is, or ends in, a URL with a password.
+fn login_host(word: &str) -> Option<&str> {
+    let (_, rest) = word.split_once("://")?;
+    let (login, host) = rest.split(['/', '?', '#']).next()?.rsplit_once('@')?;
+    login.split_once(':').filter(|(_, password)| !password.is_empty()).map(|_| host)
 }
 
 /// A line's name and value. The padding of base64 is none, nor is the colon in a login or a URL.
@@ -197,7 +216,12 @@ impl Names {
     }
 
     fn of(self, form: Form) -> Structure {
-        Structure { form, is_jwt: self.all > 0 && self.tokens == self.all, names: self.names }
+        Structure {
+            form,
+            is_jwt: self.all > 0 && self.tokens == self.all,
+            names: self.names,
+            is_shared: false,
+        }
     }
 }
 
@@ -269,6 +293,20 @@ mod tests {
             let group =
                 example.captures(content.as_bytes()).and_then(|captures| captures.get(1)).expect(&content);
             assert_eq!(group.as_bytes(), TOKEN.as_bytes(), "{content}: {said}");
+        }
+    }
+
+    #[test]
+    fn logins_of_several_hosts_are_told_of() {
+        for (content, want) in [
+            (format!("https://me:{TOKEN}@a.test\n"), false),
+            (format!("https://me:{TOKEN}@a.test\nhttps://you:{TOKEN}@a.test\n"), false),
+            (format!("https://me:{TOKEN}@a.test\nhttps://me:{TOKEN}@b.test\n"), true),
+            (format!("machine a.test login me password {TOKEN}\n"), false),
+            (format!("machine a.test login me password {TOKEN}\nmachine b.test password {TOKEN}\n"), true),
+        ] {
+            let said = structure(content.as_bytes()).unwrap().to_string();
+            assert_eq!(said.contains("logins of several hosts"), want, "{content}: {said}");
         }
     }
 
