@@ -324,9 +324,11 @@ fn explain_takes_a_url_and_says_which_methods_pass() {
         ),
         ("DELETE https://b.test/user: allowed; ", &["every method and path passes"]),
     ];
-    for (word, part) in
-        [("get https://a.test/", "write GET"), ("GET /repos/x", "\"GET https://api.example.com/path\"")]
-    {
+    for (word, part) in [
+        ("get https://a.test/", "write GET"),
+        ("PSOT https://a.test/", "did you mean POST?; write it as in"),
+        ("GET /repos/x", "\"GET https://api.example.com/path\""),
+    ] {
         let refused = env.jail(["explain", word]);
         assert!(refused.refused().contains(part), "{word}: {refused:#?}");
     }

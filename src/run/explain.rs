@@ -11,7 +11,7 @@ use crate::error::{Error, Kind, Result};
 use crate::guard::watch::most_watches;
 use crate::host::Host;
 use crate::plan::show;
-use crate::policy::explain::{Answer, Url, explain as answer, explain_url, is_path};
+use crate::policy::explain::{Answer, Url, UrlError, explain as answer, explain_url, is_path};
 use crate::policy::http_rule::is_method;
 use crate::report;
 use crate::sanitize::escape;
@@ -24,6 +24,9 @@ use super::prepare::{Prepared, Request, prepare};
 
 /// The command whose run is explained when none is named: it is on every machine and no agent.
 const ANY_COMMAND: &str = "sh";
+
+/// How a request is written.
+const FORM: &str = "write it as in \"GET https://api.example.com/path\"";
 
 /// Answers, or shows the whole policy. Returns the exit status: 0, also for what is denied.
 pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
@@ -87,7 +90,12 @@ fn ask(prepared: &Prepared, concealed: &Concealed, target: &OsString) -> Result<
             Ok(url) => Ok(explain_url(&prepared.policy, &own()?, &url)),
             Err(error) => Err(Error::new(Kind::Usage, "this URL cannot be explained")
                 .because(without_tokens(&error.to_string()))
-                .hint("give the host alone, as in --allow-host")),
+                .hint(match error {
+                    UrlError::Method(_) => FORM,
+                    UrlError::Scheme | UrlError::User | UrlError::Authority(_) => {
+                        "give the host alone, as in --allow-host"
+                    }
+                })),
         };
     }
     // A name that exists is a path, whatever else it could be.
@@ -95,7 +103,7 @@ fn ask(prepared: &Prepared, concealed: &Concealed, target: &OsString) -> Result<
     if !exists && text.trim().split_once(' ').is_some_and(|(word, _)| is_method(word)) {
         return Err(Error::new(Kind::Usage, "this request cannot be explained")
             .because("it names no host")
-            .hint("write it as in \"GET https://api.example.com/path\""));
+            .hint(FORM));
     }
     // A shell puts a value where `$NAME` stands for NAME.
     if !exists && !is_path(&text) && concealed.text(&without_tokens(&text)) != text {
