@@ -432,7 +432,13 @@ fn the_agent_and_the_user_are_told_what_is_a_fake() {
         ("localhost", "TOKEN is a fake; Landlock"),
         ("d.test,a.test", "TOKEN is a fake; ai-jail decrypts HTTPS to a.test; Landlock"),
     ] {
-        let output = env.jail(["--secret", &format!("TOKEN={host}"), "--", "true"]);
+        let output = env.jail(["--secret", &format!("TOKEN={host}"), "--", "cat", "/run/ai-jail/about"]);
+        let told = if host.contains("a.test") {
+            "TOKEN: works at a.test\n".to_owned()
+        } else {
+            format!("TOKEN: works nowhere in this run: {host} cannot be reached\n")
+        };
+        assert!(output.stdout.contains(&told), "{host}: {output:#?}");
         assert!(
             output.stderr.contains(want) && output.stderr.contains("warning: TOKEN: "),
             "{host}: {output:#?}"

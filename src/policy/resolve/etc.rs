@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::config::settings::{Profile, Protect, Settings, StateMode};
 use crate::plan::operation::{Access, Veil};
 use crate::policy::files::inside;
+use crate::policy::host_rule::HostPattern;
 use crate::policy::http_rule::HttpRule;
 use crate::policy::net::NetPolicy;
 use crate::policy::origin::{Layer, Sourced};
@@ -205,7 +206,7 @@ fn about(
             }
         }
     }
-    fakes(&mut text, bound);
+    fakes(&mut text, bound, network);
     if secrets.iter().any(SecretRule::is_masked) {
         let ask = if lockdown { "" } else { ";\nask the user for --ro FILE when you need one" };
         text.push_str(&format!(
@@ -257,7 +258,7 @@ fn http(text: &mut String, policy: &NetPolicy) {
 }
 
 /// Which secrets are fakes, and where they work. Values are said nowhere.
-fn fakes(text: &mut String, bound: &Bound) {
+fn fakes(text: &mut String, bound: &Bound, network: &NetworkRule) {
     let mut masked = bound.masked().peekable();
     if masked.peek().is_none() {
         text.push_str(
@@ -269,7 +270,16 @@ fn fakes(text: &mut String, bound: &Bound) {
         "secrets: these are fakes; the real ones are put in outside, only over HTTPS on the way to their hosts. Use them as they are, and\n         do not write them anywhere to be used elsewhere; more by --secret NAME=HOST\n",
     );
     for one in masked {
-        text.push_str(&format!("  {}: works at {}\n", one.name, listed(one.hosts)));
+        let reached = |host: &&HostPattern| match network {
+            NetworkRule::Filtered(net) => net.reaches(host),
+            NetworkRule::Off | NetworkRule::DangerOpen => false,
+        };
+        let hosts: Vec<HostPattern> = one.hosts.iter().filter(reached).cloned().collect();
+        let line = match &hosts[..] {
+            [] => format!("{}: works nowhere in this run: {} cannot be reached", one.name, listed(one.hosts)),
+            hosts => format!("{}: works at {}", one.name, listed(hosts)),
+        };
+        text.push_str(&format!("  {line}\n"));
     }
 }
 
