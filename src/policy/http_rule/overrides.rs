@@ -82,9 +82,9 @@ impl HttpDecision<'_> {
 }
 
 /// The methods that the value of a header names. Where it is a list, as of several headers that were joined, one server takes
-/// the first and another the last; what no method holds is white space to some.
+/// the first and another the last; what no method of a rule holds is stripped by some.
 fn methods_of(value: &[u8]) -> Vec<String> {
-    let is_sign = |sign: char| sign.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(sign);
+    let is_sign = |sign: char| sign.is_ascii_alphanumeric() || sign == '-';
     // Also of letters that are one of ASCII's in capitals alone.
     let text = String::from_utf8_lossy(value).to_uppercase();
     let words = text.split(|sign| !is_sign(sign)).filter(|word| !word.is_empty());
@@ -143,6 +143,7 @@ mod tests {
             ("b.test", &[("X-HTTP-Method-Override", "POST\tDELETE")], Some("http-rule")),
             ("b.test", &[("X-HTTP-Method-Override", "DELETE;q=1")], Some("http-rule")),
             ("b.test", &[("X-HTTP-Method-Override", "\"DELETE\"")], Some("http-rule")),
+            ("b.test", &[("X-HTTP-Method-Override", "'delete'.")], Some("http-rule")),
             ("b.test", &[("X-HTTP-Method-Override", "\u{a0}DELETE\u{feff}")], Some("http-rule")),
             (
                 "b.test",
