@@ -64,9 +64,15 @@ pub const INSPECT_READ: usize = 64 * 1024;
 /// one some 60 KiB, one on which bodies move up to 400 KiB.
 pub const MAX_INSPECTED: usize = 2048;
 
-/// Of these, the ones that speak HTTP/2, which hold up to 9 MiB when the receivers of all their streams stand still; further
-/// ones wait.
-pub const MAX_INSPECTED_H2: usize = 256;
+/// Of these, the ones that speak HTTP/2; further ones wait. An idle one costs 100 KiB. When a client and a host work together
+/// to stand still wherever they can, one holds up to 12 MiB: [`H2_HEADS`] and the frames of [`H2_BACKLOG`] in each direction,
+/// [`H2_CONNECTION_WINDOW`] from the client and from each of [`MAX_H2_HOSTS`] connections, and what the library needs for
+/// [`MAX_H2_STREAMS`].
+pub const MAX_INSPECTED_H2: usize = 128;
+
+/// Connections to the host at once, for one connection of HTTP/2 from the jail: the one that takes requests, and those on
+/// which the host said farewell and still answers.
+pub const MAX_H2_HOSTS: usize = 3;
 
 /// Requests at once on one connection of HTTP/2. Browsers and gRPC open about a hundred.
 pub const MAX_H2_STREAMS: u32 = 128;
@@ -77,6 +83,18 @@ pub const H2_STREAM_WINDOW: u32 = 512 * 1024;
 pub const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Bytes that a stream of HTTP/2 may hold for a receiver that stands still. More was measured, and is not faster.
 pub const H2_BUFFER: usize = 64 * 1024;
+
+/// Bytes that a connection of HTTP/2 may hold in each direction of heads that wait to be passed on: sixteen KiB for each request.
+pub const H2_HEADS: usize = 2 * 1024 * 1024;
+/// Bytes that a field of such a head takes besides its name and its value, at most: its place in a table that may be half
+/// empty, and two allocations.
+pub const H2_FIELD: usize = 256;
+
+/// Bytes that a connection of HTTP/2 was given to send, and could not send yet: enough for eight streams at once with all
+/// of [`H2_BUFFER`].
+pub const H2_BACKLOG: usize = 512 * 1024;
+/// Bytes that a frame takes there besides what it carries.
+pub const H2_FRAME: usize = 256;
 
 /// Bytes that a connection of HTTP/2 reads before others work, such as those who take what was read.
 pub const H2_READ: usize = 64 * 1024;

@@ -2,17 +2,19 @@
 
 use std::borrow::Cow;
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::egress::limits::{H2_FIELD, MAX_HEADERS, SMALL_HEAD};
 use crate::egress::rewrite::is_trailer;
 use crate::secrets::{Stream, Vault};
 
 use self::incoming::Part;
 use super::Session;
+use super::h2::Backlog;
 
 mod incoming;
 
@@ -38,6 +40,7 @@ pub(super) async fn pass(
     way: Way,
     mut from: Incoming,
     to: &mut SendStream<Bytes>,
+    backlog: &Backlog,
     mut search: Option<Stream>,
 ) -> Result<(), Broken> {
     loop {
@@ -64,21 +67,32 @@ pub(super) async fn pass(
                     Some(rest) if !rest.is_empty() => [out, rest].concat().into(),
                     _ => out,
                 };
-                put(to, out, last, &mut from).await?;
+                put(to, backlog, out, last, &mut from).await?;
                 from.release(count);
                 if last {
                     return Ok(());
                 }
             }
             Ok(Part::End(trailers)) => {
+                if trailers.as_ref().is_some_and(|trailers| is_too_large(trailers, SMALL_HEAD)) {
+                    if way == Way::Down {
+                        session.unreachable("the trailers of its answer are too large");
+                    }
+                    to.send_reset(Reason::INTERNAL_ERROR);
+                    return Err(Broken);
+                }
                 let trailers = trailers.map(|trailers| passed(session, way, trailers));
                 let rest = rest(session, way, search.take());
                 return match trailers.filter(|trailers| !trailers.is_empty()) {
                     Some(trailers) => {
-                        put(to, rest, false, &mut from).await?;
-                        to.send_trailers(trailers).map_err(|_| Broken)
+                        put(to, backlog, rest, false, &mut from).await?;
+                        let gone = |context: &mut Context<'_>| to.poll_reset(context).is_ready();
+                        let room = backlog.room_unless(weight(&trailers), gone).await.ok_or(Broken)?;
+                        to.send_trailers(trailers).map_err(|_| Broken)?;
+                        room.take();
+                        Ok(())
                     }
-                    None => put(to, rest, true, &mut from).await,
+                    None => put(to, backlog, rest, true, &mut from).await,
                 };
             }
             Err(error) => return Err(broke(to, &error)),
@@ -97,6 +111,7 @@ fn broke(to: &mut SendStream<Bytes>, error: &h2::Error) -> Broken {
 /// Sends `bytes`, and gathers what comes after them meanwhile.
 async fn put(
     to: &mut SendStream<Bytes>,
+    backlog: &Backlog,
     mut bytes: Bytes,
     last: bool,
     from: &mut Incoming,
@@ -116,7 +131,13 @@ async fn put(
         let part = bytes.split_to(room.min(bytes.len()));
         let ends = last && bytes.is_empty();
         if !part.is_empty() {
+            let gone = |context: &mut Context<'_>| {
+                from.gather(context);
+                to.poll_reset(context).is_ready()
+            };
+            let room = backlog.room_unless(part.len(), gone).await.ok_or(Broken)?;
             to.send_data(part, ends).map_err(|_| Broken)?;
+            room.take();
         }
         if ends {
             return Ok(());
@@ -160,6 +181,17 @@ fn passed(session: &Session, way: Way, trailers: HeaderMap) -> HeaderMap {
         scrub(&session.inspector.vault, &mut passed);
     }
     passed
+}
+
+/// Bytes that headers or trailers take, at most.
+pub(super) fn weight(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + H2_FIELD).sum()
+}
+
+/// Whether there are more fields than in HTTP/1, or they are longer than `limit` as HTTP/2 counts it (RFC 9113, 6.5.2).
+pub(super) fn is_too_large(headers: &HeaderMap, limit: usize) -> bool {
+    let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 32;
+    headers.len() > MAX_HEADERS || headers.iter().map(size).sum::<usize>() > limit
 }
 
 /// Takes secrets out of the headers or trailers of an answer.

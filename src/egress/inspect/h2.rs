@@ -9,36 +9,37 @@ use bytes::Bytes;
 use h2::client::ResponseFuture;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
-};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::{Authority as UriAuthority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::egress::exchange::MAX_INTERIM;
 use crate::egress::limits::{
-    H2_BUFFER, H2_CONNECTION_WINDOW, H2_FRAMES, H2_STREAM_WINDOW, MAX_H2_STREAMS, MAX_HEAD,
+    H2_BUFFER, H2_CONNECTION_WINDOW, H2_FRAMES, H2_HEADS, H2_STREAM_WINDOW, MAX_H2_STREAMS, MAX_HEAD,
+    SMALL_HEAD,
 };
 use crate::policy::authority::Authority;
 use crate::policy::http_rule::{HttpDecision, decide_request};
 use crate::secrets::Stream;
 
+pub(super) use self::backlog::Backlog;
+use self::backlog::Room;
 use self::host::{Host, Sent, Unsent};
-use self::paced::Paced;
-use super::body::{Incoming, Way, pass, scrub};
+use self::refusal::{Asked, PERMISSION_DENIED, UNAVAILABLE, refusal, say};
+use super::body::{Incoming, Way, is_too_large, pass, scrub, weight};
 use super::head::{HTTPS_PORT, asks_for_part, host_of, is_left_out};
 use super::{Outside, Session, Unreachable};
 
+mod backlog;
 mod host;
 mod paced;
-
-/// gRPC's code for what is not permitted, and for what cannot be reached.
-const PERMISSION_DENIED: &str = "7";
-const UNAVAILABLE: &str = "14";
+mod refusal;
+mod slots;
 
 /// The tasks of a connection, which end with it.
 #[derive(Clone, Default)]
@@ -61,10 +62,15 @@ impl Drop for Ending {
     }
 }
 
-/// One client's connection and the one to the host that it is served by.
+/// One client's connection and what it is served by.
 struct Served {
     session: Arc<Session>,
     host: Host,
+    /// What is still to be sent to the client.
+    backlog: Backlog,
+    /// Bytes that heads of requests may take until they are sent, and those of answers.
+    requests: Semaphore,
+    answers: Semaphore,
 }
 
 /// Serves `client`.
@@ -79,6 +85,7 @@ where
             session.target
         ));
     };
+    let backlog = Backlog::new();
     let handshake = Builder::new()
         .max_concurrent_streams(MAX_H2_STREAMS)
         .max_header_list_size(MAX_HEAD as u32)
@@ -86,16 +93,24 @@ where
         .initial_connection_window_size(H2_CONNECTION_WINDOW)
         .max_send_buffer_size(H2_BUFFER)
         .data_frame_budget(H2_FRAMES)
-        .handshake::<_, Bytes>(Paced::new(client, Arc::default()));
+        .handshake::<_, Bytes>(backlog.below(client));
     // A client that says nothing, or something else, has its own reasons.
     let Ok(Ok(mut connection)) = timeout(deadline, handshake).await else { return };
     let tasks = Tasks::default();
     let _ending = Ending(tasks.clone());
     let host = Host::new(session, &tasks, outside).await;
-    let served = Arc::new(Served { session: Arc::clone(session), host });
+    let served = Arc::new(Served {
+        session: Arc::clone(session),
+        host,
+        backlog,
+        requests: Semaphore::new(H2_HEADS),
+        answers: Semaphore::new(H2_HEADS),
+    });
+    let mut leaves = false;
     loop {
+        let accept = poll_fn(|context| served.backlog.around(|| connection.poll_accept(context)));
         tokio::select! {
-            accepted = connection.accept() => match accepted {
+            accepted = accept => match accepted {
                 Some(Ok((request, respond))) => {
                     let served = Arc::clone(&served);
                     tasks.spawn(async move { served.answer(request, respond).await });
@@ -103,6 +118,11 @@ where
                 // However it ended, the client is gone.
                 Some(Err(_)) | None => return,
             },
+            // What is begun goes on; the client's next connection has connections to the host of its own.
+            () = served.host.crowded(), if !leaves => {
+                leaves = true;
+                connection.graceful_shutdown();
+            }
             () = session.activity.idle_for(session.idle(false)) => return,
         }
     }
@@ -140,18 +160,23 @@ impl Served {
         let (parts, body) = request.into_parts();
         let mut body = Incoming::new(body);
         let asked = Asked::of(&parts);
-        let refused = |why: &str| {
-            refusal(
-                StatusCode::BAD_REQUEST,
-                format!("ai-jail: the request is refused: {why}"),
-                asked,
-                UNAVAILABLE,
-            )
+        let refused_with = |status: StatusCode, why: &str| {
+            refusal(status, format!("ai-jail: the request is refused: {why}"), asked, UNAVAILABLE)
+        };
+        let refused = |why: &str| refused_with(StatusCode::BAD_REQUEST, why);
+        if is_too_large(&parts.headers, MAX_HEAD) {
+            let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            return say(&mut respond, refused_with(status, "its head is too large"));
+        }
+        let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        let size = weight(&parts.headers) + path.len();
+        let Ok(waits) = self.requests.try_acquire_many(size as u32) else {
+            // Nothing was done about it: the client may ask again.
+            return respond.send_reset(Reason::REFUSED_STREAM);
         };
         if let Err(why) = check(&parts, &session.target) {
             return say(&mut respond, refused(why));
         }
-        let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
         let fields = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
         let (policy, target) = (&session.gate.policy, &session.target);
         if let HttpDecision::Denied(denial) =
@@ -174,7 +199,7 @@ impl Served {
             refusal(StatusCode::BAD_GATEWAY, line, asked, UNAVAILABLE)
         };
         let sent = {
-            let mut send = pin!(self.host.send(outgoing, ends));
+            let mut send = pin!(self.host.send(outgoing, ends, size));
             poll_fn(|context| {
                 if respond.poll_reset(context).is_ready() {
                     return Poll::Ready(None);
@@ -193,15 +218,16 @@ impl Served {
             }
             Some(Err(Unsent::Failed(error))) => return say(&mut respond, no_answer(&error)),
         };
+        drop(waits);
         session.activity.touch();
         let upload = async {
             if !ends {
                 // A host that wants no more of it has its reasons, and may answer all the same.
-                let _ = pass(session, Way::Up, body, &mut up, search).await;
+                let _ = pass(session, Way::Up, body, &mut up, slot.backlog(), search).await;
             }
         };
         let download = async {
-            let mut room = MAX_HEAD;
+            let mut room = SMALL_HEAD;
             for _ in 0..=MAX_INTERIM {
                 match next(&mut response, &mut respond).await {
                     Next::Gone => return None,
@@ -216,10 +242,12 @@ impl Served {
                     }
                     Next::Interim(mut interim) => {
                         self.clean(interim.headers_mut());
-                        // A client that does not read holds no more of them than of an answer's head.
-                        let Some(left) = room.checked_sub(size(interim.headers())) else { break };
+                        let size = weight(interim.headers());
+                        let Some(left) = room.checked_sub(size) else { break };
                         room = left;
+                        let sent = self.room(size, &mut respond).await?;
                         respond.send_informational(interim).ok()?;
+                        sent.take();
                         session.activity.touch();
                     }
                     Next::Answer(answer) => return self.pass(answer, &mut respond, asked).await,
@@ -248,6 +276,11 @@ impl Served {
             up.send_reset(Reason::CANCEL);
         }
         drop(slot);
+    }
+
+    /// Room for what the client gets, unless it leaves.
+    async fn room(&self, bytes: usize, respond: &mut SendResponse<Bytes>) -> Option<Room<'_>> {
+        self.backlog.room_unless(bytes, |context| respond.poll_reset(context).is_ready()).await
     }
 
     /// The request as the host gets it, and what its body is searched with.
@@ -299,6 +332,17 @@ impl Served {
         let session = &self.session;
         let (mut parts, body) = response.into_parts();
         let ends = body.is_end_stream();
+        let size = weight(&parts.headers);
+        let held = self.answers.try_acquire_many(size as u32);
+        if held.is_err() || is_too_large(&parts.headers, MAX_HEAD) {
+            let why = match held {
+                Ok(_) => "the head of its answer is too large",
+                Err(_) => "its answer is not passed on, since many others wait for the client to read them",
+            };
+            let line = session.unreachable(why).to_string();
+            say(respond, refusal(StatusCode::BAD_GATEWAY, line, asked, UNAVAILABLE));
+            return None;
+        }
         if session.bound && !ends && is_encoded(&parts.headers) {
             let line = session.unreachable(super::COMPRESSED).to_string();
             say(respond, refusal(StatusCode::BAD_GATEWAY, line, asked, UNAVAILABLE));
@@ -307,14 +351,18 @@ impl Served {
         self.clean(&mut parts.headers);
         session.activity.touch();
         let search = if session.bound { session.inspector.vault.scrub() } else { None };
+        let room = self.room(size, respond).await?;
+        drop(held);
         let Ok(mut down) = respond.send_response(Response::from_parts(parts, ()), ends) else {
             // What a client may not be told, such as headers about a connection.
             respond.send_reset(Reason::INTERNAL_ERROR);
             return None;
         };
+        room.take();
         if !ends {
             // Both sides know how it ended.
-            pass(session, Way::Down, Incoming::new(body), &mut down, search).await.ok()?;
+            let body = Incoming::new(body);
+            pass(session, Way::Down, body, &mut down, &self.backlog, search).await.ok()?;
         }
         Some(down)
     }
@@ -325,16 +373,6 @@ impl Served {
             scrub(&self.session.inspector.vault, headers);
         }
         headers.remove("x-ai-jail-denied");
-    }
-}
-
-/// Gives an answer of ours. A client that is gone does not get it.
-fn say(respond: &mut SendResponse<Bytes>, answer: Response<Option<Bytes>>) {
-    let (parts, line) = answer.into_parts();
-    if let Ok(mut body) = respond.send_response(Response::from_parts(parts, ()), line.is_none())
-        && let Some(line) = line
-    {
-        let _ = body.send_data(line, true);
     }
 }
 
@@ -368,49 +406,6 @@ fn is_refused(error: &h2::Error) -> bool {
     reason == Some(Reason::REFUSED_STREAM) || error.is_go_away() && reason == Some(Reason::NO_ERROR)
 }
 
-/// The size of headers as HTTP/2 counts it (RFC 9113, 6.5.2).
-fn size(headers: &HeaderMap) -> usize {
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
-}
-
 fn is_encoded(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
-}
-
-/// What an answer of ours has to be like.
-#[derive(Debug, Clone, Copy)]
-struct Asked {
-    /// gRPC has its own way to say no.
-    grpc: bool,
-    /// There must be no body.
-    head: bool,
-}
-
-impl Asked {
-    fn of(parts: &Parts) -> Self {
-        let kind = parts.headers.get(CONTENT_TYPE);
-        let grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-        Self { grpc, head: parts.method == Method::HEAD }
-    }
-}
-
-/// An answer of ours: a line of text, or what gRPC has for it.
-fn refusal(status: StatusCode, line: String, asked: Asked, code: &'static str) -> Response<Option<Bytes>> {
-    let mut headers = HeaderMap::new();
-    let (status, body) = if asked.grpc {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        headers.insert("grpc-status", HeaderValue::from_static(code));
-        // Percent signs begin escapes in messages of gRPC.
-        if let Ok(message) = HeaderValue::from_str(&line.replace('%', "%25")) {
-            headers.insert("grpc-message", message);
-        }
-        (StatusCode::OK, None)
-    } else {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        (status, (!asked.head).then(|| Bytes::from(line + "\n")))
-    };
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    *response.headers_mut() = headers;
-    response
 }

@@ -10,6 +10,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use super::*;
 
 mod crowded;
+mod farewell;
+mod large;
 mod streams;
 
 type Sender = hyper::client::conn::http2::SendRequest<Full<Bytes>>;

@@ -1,35 +1,40 @@
-//! The host that a client's connection of HTTP/2 is served by: one connection at a time, made anew when the host closed it.
+//! The host that a client's connection of HTTP/2 is served by: one connection at a time, made anew when the host takes no
+//! more requests on it.
 //! What a request waits for, it waits for here and not within the library, which would keep its head until the host takes it,
 //! also when the client has long gone.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use h2::SendStream;
-use h2::client::{Builder, ResponseFuture, SendRequest};
+use h2::client::{Builder, ResponseFuture};
 use http::Request;
-use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
 
 use crate::egress::limits::{
-    H2_BUFFER, H2_CONNECTION_WINDOW, H2_FRAMES, H2_STREAM_WINDOW, MAX_H2_STREAMS, MAX_HEAD,
+    H2_BUFFER, H2_CONNECTION_WINDOW, H2_FRAMES, H2_STREAM_WINDOW, MAX_H2_HOSTS, MAX_HEAD,
 };
 use crate::tls::roots::Offer;
 
 use super::super::{Outside, Session, Unreachable};
 use super::Tasks;
-use super::paced::Paced;
+use super::backlog::Backlog;
+use super::slots::{Slot, Slots};
 
-/// Connections that one request is tried on: the host may close each just when the request is to be sent.
+/// Connections that one request is tried on of which the host takes nothing at all.
 const TRIES: usize = 3;
 
 /// See the module.
 pub(super) struct Host {
     session: Arc<Session>,
     tasks: Tasks,
+    /// A permit per connection, also of those that take no more requests and have not ended yet.
+    room: Arc<Semaphore>,
+    crowded: Notify,
     /// Attempts to make the connection anew that came to an end.
     attempts: AtomicU64,
     held: tokio::sync::Mutex<Held>,
@@ -37,7 +42,7 @@ pub(super) struct Host {
 
 struct Held {
     /// The last connection, or why there never was one.
-    connection: Result<Connection, Unreachable>,
+    connection: Result<Arc<Slots>, Unreachable>,
     /// Why the last attempt to make it anew failed.
     failure: Option<String>,
 }
@@ -65,39 +70,55 @@ impl Host {
         tasks: &Tasks,
         outside: Result<Outside, Unreachable>,
     ) -> Self {
-        let (session, tasks) = (Arc::clone(session), tasks.clone());
+        let room = Arc::new(Semaphore::new(MAX_H2_HOSTS));
         let connection = match outside {
-            Ok(outside) => Connection::begin(&session, &tasks, outside).await,
+            Ok(outside) => begin(session, tasks, outside, Arc::clone(&room).try_acquire_owned().ok()).await,
             Err(error) => Err(error),
         };
-        let held = Held { connection, failure: None };
-        Self { session, tasks, attempts: AtomicU64::new(0), held: tokio::sync::Mutex::new(held) }
+        Self {
+            session: Arc::clone(session),
+            tasks: tasks.clone(),
+            room,
+            crowded: Notify::new(),
+            attempts: AtomicU64::new(0),
+            held: tokio::sync::Mutex::new(Held { connection, failure: None }),
+        }
     }
 
-    /// Sends `request` as soon as the host takes it. Nothing of it is left when this ends before.
-    pub(super) async fn send(&self, request: Request<()>, ends: bool) -> Result<Sent, Unsent> {
-        for _ in 0..TRIES {
+    /// Sends `request`, whose head takes `weight` bytes, as soon as the host takes it. Nothing of it is left when this ends
+    /// before.
+    pub(super) async fn send(&self, request: Request<()>, ends: bool, weight: usize) -> Result<Sent, Unsent> {
+        let mut tries = 0;
+        while tries < TRIES {
             let connection = self.connection().await.map_err(Unsent::Unreachable)?;
-            let Some(slot) = connection.slots.take().await else { continue };
-            let Ok(mut sender) = connection.sender.ready().await else { continue };
-            let (response, up) = sender.send_request(request, ends).map_err(Unsent::Failed)?;
-            return Ok(Sent { response, up, slot });
+            if let Some(slot) = connection.take().await
+                && let Some(room) = connection.room(weight).await
+                && let Some(mut sender) = slot.sender()
+            {
+                let (response, up) = sender.send_request(request, ends).map_err(Unsent::Failed)?;
+                room.take();
+                return Ok(Sent { response, up, slot });
+            }
+            tries += usize::from(!connection.was_used());
         }
         let line = self.session.unreachable("it closes each connection before it takes a request");
         Err(Unsent::Unreachable(line.to_string()))
     }
 
-    /// The connection to the host, made anew when the host closed it.
-    async fn connection(&self) -> Result<Connection, String> {
+    /// Until there are as many connections as there may be, and none takes requests: a client that connects anew has others.
+    pub(super) async fn crowded(&self) {
+        self.crowded.notified().await;
+    }
+
+    /// The connection to the host, made anew when the last one takes no more requests.
+    async fn connection(&self) -> Result<Arc<Slots>, String> {
         let before = self.attempts.load(Ordering::Relaxed);
         let mut held = self.held.lock().await;
-        let last = match &held.connection {
-            Ok(last) => last.clone(),
+        match &held.connection {
+            Ok(last) if last.is_open() => return Ok(Arc::clone(last)),
+            Ok(_) => {}
             // It was asked for once for this connection: the client asks anew by connecting.
             Err(error) => return Err(error.to_string()),
-        };
-        if last.sender.clone().ready().await.is_ok() {
-            return Ok(last);
         }
         // Those who waited for an attempt have its outcome: one after the other would each wait for an attempt of its own.
         if let Some(failure) = &held.failure
@@ -105,14 +126,11 @@ impl Host {
         {
             return Err(failure.clone());
         }
-        let fresh = match self.session.connect(Offer::Http2).await {
-            Ok(outside) => Connection::begin(&self.session, &self.tasks, outside).await,
-            Err(error) => Err(error),
-        };
+        let fresh = self.renew().await;
         self.attempts.fetch_add(1, Ordering::Relaxed);
         match fresh {
             Ok(fresh) => {
-                *held = Held { connection: Ok(fresh.clone()), failure: None };
+                *held = Held { connection: Ok(Arc::clone(&fresh)), failure: None };
                 Ok(fresh)
             }
             // What failed now is tried again with the next request.
@@ -123,133 +141,75 @@ impl Host {
             }
         }
     }
-}
 
-#[derive(Clone)]
-struct Connection {
-    sender: SendRequest<Bytes>,
-    slots: Arc<Slots>,
-}
-
-impl Connection {
-    async fn begin(session: &Arc<Session>, tasks: &Tasks, outside: Outside) -> Result<Self, Unreachable> {
-        let slots = Arc::new(Slots::default());
-        let outside = Paced::new(outside, Arc::clone(&slots.flushed));
-        let handshake = Builder::new()
-            .enable_push(false)
-            .max_header_list_size(MAX_HEAD as u32)
-            .initial_window_size(H2_STREAM_WINDOW)
-            .initial_connection_window_size(H2_CONNECTION_WINDOW)
-            .max_send_buffer_size(H2_BUFFER)
-            .data_frame_budget(H2_FRAMES)
-            .handshake::<_, Bytes>(outside);
-        let (sender, mut connection) = match timeout(session.gate.deadlines.connect, handshake).await {
-            Ok(Ok(begun)) => begun,
-            Ok(Err(error)) => {
-                return Err(session.unreachable(&format!("it does not speak HTTP/2 ({error})")));
+    async fn renew(&self) -> Result<Arc<Slots>, Unreachable> {
+        let room = Arc::clone(&self.room);
+        let permit = match Arc::clone(&room).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                self.crowded.notify_one();
+                let limit = self.session.gate.deadlines.connect;
+                let Ok(Ok(permit)) = timeout(limit, room.acquire_owned()).await else {
+                    return Err(self.session.unreachable(&format!(
+                        "it takes no more requests on {MAX_H2_HOSTS} connections, and goes on answering earlier ones there"
+                    )));
+                };
+                permit
             }
-            Err(_) => return Err(session.unreachable("it does not speak HTTP/2 (it took too long)")),
         };
-        let told = Arc::clone(&slots);
-        tasks.spawn(async move {
-            poll_fn(|context| {
-                let leaving = told.before_writing();
-                let polled = Pin::new(&mut connection).poll(context);
-                told.after_writing(leaving, connection.max_concurrent_send_streams());
-                polled.map(drop)
+        let outside = self.session.connect(Offer::Http2).await?;
+        begin(&self.session, &self.tasks, outside, Some(permit)).await
+    }
+}
+
+/// A connection at the end of `outside`, with the permit that it has until it ends.
+async fn begin(
+    session: &Arc<Session>,
+    tasks: &Tasks,
+    outside: Outside,
+    permit: Option<OwnedSemaphorePermit>,
+) -> Result<Arc<Slots>, Unreachable> {
+    let backlog = Backlog::new();
+    let handshake = Builder::new()
+        .enable_push(false)
+        // The others wait until the host said how many it takes at once.
+        .initial_max_send_streams(1)
+        .max_header_list_size(MAX_HEAD as u32)
+        .initial_window_size(H2_STREAM_WINDOW)
+        .initial_connection_window_size(H2_CONNECTION_WINDOW)
+        .max_send_buffer_size(H2_BUFFER)
+        .data_frame_budget(H2_FRAMES)
+        .handshake::<_, Bytes>(backlog.below(outside));
+    let deadlines = session.gate.deadlines;
+    let (sender, mut connection) = match timeout(deadlines.connect, handshake).await {
+        Ok(Ok(begun)) => begun,
+        Ok(Err(error)) => {
+            return Err(session.unreachable(&format!("it does not speak HTTP/2 ({error})")));
+        }
+        Err(_) => {
+            return Err(session.unreachable("it does not speak HTTP/2 (it took too long)"));
+        }
+    };
+    let slots = Arc::new(Slots::new(backlog, sender));
+    let told = Arc::clone(&slots);
+    tasks.spawn(async move {
+        let _permit = permit;
+        let works = poll_fn(|context| {
+            told.around(context, |context| {
+                let polled = Pin::new(&mut connection).poll(context).map(drop);
+                (polled, connection.max_concurrent_send_streams())
             })
-            .await;
-            // The rest of its end shows in the sender.
-            told.end();
         });
-        Ok(Self { sender, slots })
-    }
-}
-
-/// The requests that a connection to the host takes at once. They are counted until the library has nothing left of them.
-#[derive(Default)]
-struct Slots {
-    count: Mutex<Count>,
-    /// The host took all that was to be sent.
-    flushed: Arc<AtomicBool>,
-    changed: Notify,
-}
-
-#[derive(Default)]
-struct Count {
-    open: usize,
-    /// Of these, the ones that have ended, and of which something may still be to be sent.
-    leaving: usize,
-    /// As many as the host takes at once, as far as is known.
-    most: usize,
-    ended: bool,
-}
-
-impl Slots {
-    fn count(&self) -> MutexGuard<'_, Count> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn before_writing(&self) -> usize {
-        self.flushed.store(false, Ordering::Relaxed);
-        self.count().leaving
-    }
-
-    /// What was to be sent was sent, as far as the host takes it, also of those that were `leaving` before.
-    fn after_writing(&self, leaving: usize, most: usize) {
-        let most = most.min(MAX_H2_STREAMS as usize);
-        let gone = if self.flushed.load(Ordering::Relaxed) { leaving } else { 0 };
-        {
-            let mut count = self.count();
-            if gone == 0 && count.most == most {
-                return;
-            }
-            count.leaving -= gone;
-            count.open -= gone;
-            count.most = most;
+        // A host that said farewell and reads nothing would keep what is still to be sent to it.
+        let left = async {
+            told.left().await;
+            sleep(deadlines.half_closed).await;
+        };
+        tokio::select! {
+            () = works => {}
+            () = left => {}
         }
-        self.changed.notify_waiters();
-    }
-
-    fn end(&self) {
-        self.count().ended = true;
-        self.changed.notify_waiters();
-    }
-
-    /// A slot, as soon as the host has one; `None` when the connection has ended.
-    async fn take(self: &Arc<Self>) -> Option<Slot> {
-        loop {
-            let mut changed = pin!(self.changed.notified());
-            // What changes from here on is heard of.
-            changed.as_mut().enable();
-            {
-                let mut count = self.count();
-                if count.ended {
-                    return None;
-                }
-                if count.open < count.most {
-                    count.open += 1;
-                    return Some(Slot(Arc::clone(self)));
-                }
-            }
-            changed.await;
-        }
-    }
-}
-
-/// One of the requests that a host takes at once.
-pub(super) struct Slot(Arc<Slots>);
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let mut count = self.0.count();
-        if !self.0.flushed.load(Ordering::Relaxed) {
-            // Its head, its body or its reset waits for the host to read.
-            count.leaving += 1;
-            return;
-        }
-        count.open -= 1;
-        drop(count);
-        self.0.changed.notify_one();
-    }
+        told.end();
+    });
+    Ok(slots)
 }

@@ -106,13 +106,13 @@ async fn requests_that_their_clients_left_do_not_gather_before_a_host_that_reads
 }
 
 /// A frame of HTTP/2 on stream `id`.
-fn frame(kind: u8, flags: u8, id: u32, body: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, id: u32, body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &id.to_be_bytes(), body].concat()
 }
 
 /// Answers each request with `answer`, of its stream, byte for byte.
-async fn answer_raw(mut stream: Stream, answer: impl Fn(u32) -> Vec<u8>) -> io::Result<()> {
+pub(super) async fn answer_raw(mut stream: Stream, answer: impl Fn(u32) -> Vec<u8>) -> io::Result<()> {
     let mut preface = [0; 24];
     stream.read_exact(&mut preface).await?;
     stream.write_all(&frame(4, 0, 0, &[])).await?;
