@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::sync::LazyLock;
 
 use crate::error::{Error, Kind, Result};
-use crate::host::environment::credentials;
+use crate::host::environment::{credentials, named_in};
 use crate::sanitize::{escape, json};
 use crate::secrets::Concealed;
 
@@ -44,12 +44,12 @@ impl Reporter {
 
     /// Says an error. It is shown at every verbosity. A citation of a file follows on lines without the prefix.
     pub fn error(&self, error: &Error) {
-        put(&CREDENTIALS.text(&error_text(error)));
+        put(&concealed(&error_text(error)));
     }
 
     /// Says a warning. It is shown at every verbosity: a warning is about what is weaker than it looks.
     pub fn warn(&self, text: &str) {
-        put(&CREDENTIALS.text(&line(&format!("warning: {text}"))));
+        put(&concealed(&line(&format!("warning: {text}"))));
     }
 
     /// Says what is in force, at start. `-q` drops it.
@@ -102,6 +102,15 @@ pub fn output(bytes: &[u8]) -> Result<u8> {
 /// Writes a JSON text to standard output, with a line's end. Foreign strings in it cannot act on a terminal.
 pub fn output_json(text: &str) -> Result<u8> {
     output(format!("{}\n", json(text)).as_bytes())
+}
+
+/// `text` without the credentials of the environment, and without the values of the variables that it names.
+fn concealed(text: &str) -> String {
+    let text = CREDENTIALS.text(text);
+    match named_in(&text) {
+        Some(named) => named.text(&text),
+        None => text,
+    }
 }
 
 fn put(text: &str) {

@@ -1,6 +1,6 @@
 //! The launcher's environment and its standard streams, as they were at the start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
-use crate::policy::env::looks_secret;
+use crate::policy::env::{looks_secret, own_reason};
 use crate::secrets::{Concealed, Guess};
 
 /// What a standard stream is.
@@ -39,15 +39,39 @@ pub fn credentials() -> Concealed {
     Concealed::new(&values, Guess::Shown)
 }
 
+/// What keeps the values of the variables that `text` names out of it: what is said of `--secret NAME=...` does not repeat the
+/// value of NAME, however it is called. `None` when it names none; those that the jail or its programs need are no secrets.
+pub fn named_in(text: &str) -> Option<Concealed> {
+    let is_part = |sign: char| sign.is_ascii_alphanumeric() || sign == '_';
+    let words: BTreeSet<&str> = text.split(|sign| !is_part(sign)).collect();
+    let named = std::env::vars_os().filter(|(name, _)| {
+        name.to_str().is_some_and(|name| words.contains(name) && own_reason(name).is_none())
+    });
+    let values = hidden(named.map(|(_, value)| value));
+    let values: Vec<&[u8]> = values.iter().map(|value| value.as_slice()).collect();
+    (!values.is_empty()).then(|| Concealed::new(&values, Guess::Shown))
+}
+
 /// The credentials among `vars`, each also in small letters, in which hosts are shown. What names a place is none.
 pub fn values_of_credentials(
     vars: impl Iterator<Item = (impl AsRef<OsStr>, OsString)>,
 ) -> Vec<Zeroizing<Vec<u8>>> {
     let secret = vars.filter(|(name, _)| name.as_ref().to_str().is_some_and(looks_secret));
-    let values = secret.map(|(_, value)| Zeroizing::new(value.into_encoded_bytes()));
+    hidden(secret.map(|(_, value)| value))
+}
+
+fn hidden(values: impl Iterator<Item = OsString>) -> Vec<Zeroizing<Vec<u8>>> {
+    let values = values.map(|value| Zeroizing::new(value.into_encoded_bytes()));
     let values: Vec<_> = values.filter(|value| !value.starts_with(b"/")).collect();
     let lower = values.iter().map(|value| Zeroizing::new(value.to_ascii_lowercase())).collect::<Vec<_>>();
     values.into_iter().chain(lower).collect()
+}
+
+/// Whether a variable of this name is one of credentials, and not of the place where they are had.
+pub fn is_named_like_credential(name: &str) -> bool {
+    const PLACES: [&str; 7] = ["HOST", "HOSTNAME", "DOMAIN", "ENDPOINT", "SERVER", "URL", "ISSUER"];
+    let last = name.rsplit('_').next().unwrap_or(name).to_ascii_uppercase();
+    looks_secret(name) && !PLACES.contains(&last.as_str())
 }
 
 impl Environment {

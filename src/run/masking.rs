@@ -3,6 +3,7 @@
 
 mod authority;
 mod concealed;
+mod in_hosts;
 mod other_ways;
 mod revokes;
 mod seed;
@@ -30,6 +31,7 @@ use self::concealed::known;
 use super::prepare::Prepared;
 
 pub(super) use self::concealed::concealed;
+pub(super) use self::in_hosts::check as check_hosts;
 pub(super) use self::revokes::Revokes;
 
 /// What was made for a session.
@@ -211,6 +213,8 @@ fn secrets(
             places: binding.places,
         }));
     }
+    // What a command printed is known only now.
+    in_hosts::refuse(&policy.settings, secrets.iter().map(|secret| secret.value.expose()))?;
     Ok(secrets)
 }
 

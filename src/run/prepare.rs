@@ -14,6 +14,7 @@ use crate::host::bwrap::Bwrap;
 use crate::host::command::Command;
 use crate::host::git::GitLayout;
 use crate::host::project::Project;
+use crate::host::secret_sources::Written;
 use crate::host::sources::Sources;
 use crate::host::survey::survey;
 use crate::plan::Plan;
@@ -24,6 +25,7 @@ use crate::policy::{Policy, ProtectedTree, resolve};
 use crate::terminal::{Stream, Streams};
 
 use super::ahead::Ahead;
+use super::masking::check_hosts;
 
 /// The managed policy of this machine.
 const MANAGED: &str = "/etc/ai-jail/managed.toml";
@@ -91,6 +93,9 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>, ahead: Ahead) -> Resul
         cwd: &cwd,
         home: &host.user.home,
     })?;
+    let store = host.xdg("XDG_DATA_HOME", ".local/share").join("ai-jail");
+    // Before anything is said of the hosts.
+    check_hosts(host, &settings, &Written::new([project.root.clone(), store.clone()]))?;
     let arch = Arch::native().ok_or_else(|| {
         Error::new(Kind::Machine, format!("{} is not supported", std::env::consts::ARCH))
             .because("the table of system calls knows x86_64 and aarch64")
@@ -106,7 +111,7 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>, ahead: Ahead) -> Resul
     let context = Context {
         bwrap: bwrap.path,
         program: own_program()?,
-        store: host.xdg("XDG_DATA_HOME", ".local/share").join("ai-jail"),
+        store,
         seccomp: ahead.program(arch, policy.debuggers)?,
         terminal: if any_terminal { InnerTerminal::Foreground } else { InnerTerminal::None },
         umask: request.umask,

@@ -57,9 +57,6 @@ pub(super) fn run(
     reporter: &Reporter,
 ) -> Result<u8> {
     let Prepared { policy, plan, streams, .. } = prepared;
-    for warning in &policy.warnings {
-        reporter.warn(warning);
-    }
     let roots: Vec<&Path> = prepared.trees.iter().map(|tree| tree.root.as_path()).collect();
     for line in left::remind(&Places::new(&prepared.state), &roots) {
         reporter.warn(&line);
@@ -71,7 +68,8 @@ pub(super) fn run(
     let Masking { plan: completed, inspector, warnings, concealed } =
         masking::begin(host, prepared, revokes, reporter.has_details())?;
     let plan = completed.as_ref().unwrap_or(plan);
-    for warning in &warnings {
+    // Not before the values are known: a host that is one is not to be repeated.
+    for warning in policy.warnings.iter().chain(&warnings) {
         reporter.warn(warning);
     }
     let terminal = Terminal::open(streams, terminal::classes(&policy.settings.terminal))?;
