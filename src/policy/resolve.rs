@@ -164,8 +164,12 @@ fn rules(settings: &Settings, facts: &Facts, home: &Path, project_access: Access
     if settings.profile.value == Profile::Devbox {
         rules.extend(home::devbox(facts));
     }
-    // What the user grants is the user's own, whole: nothing of the private home is put into it.
-    let granted = |rule: &FileRule| facts.grants.iter().any(|grant| rule.dest.starts_with(&grant.dest));
+    // The project and what the user grants are the user's own, whole: nothing of the private home is put into them, where it would
+    // need a mount point that need not be there.
+    let granted = |rule: &FileRule| {
+        rule.dest.starts_with(&facts.project)
+            || facts.grants.iter().any(|grant| rule.dest.starts_with(&grant.dest))
+    };
     rules.retain(|rule| !(rule.origin.layer == Layer::BuiltIn && home::fills(rule, home) && granted(rule)));
     // What the user denies as a whole is not shown again because a program would like it.
     let asked: HashSet<&Path> = covers::asked(facts).map(|cover| cover.path.as_path()).collect();

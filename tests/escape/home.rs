@@ -37,6 +37,28 @@ fn caches_are_kept_and_shared_between_projects_only_when_the_user_says_so() {
 }
 
 #[test]
+fn a_project_in_the_home_needs_no_mount_points_and_nothing_is_left_in_it() {
+    let env = TestEnv::new();
+    let home = env.home();
+    env.file(home.join(".pip/pip.conf"), "[global]\nindex-url = https://r.example/\n");
+    env.file(env.root().join("cargo/config.toml"), "[net]\nretry = 3\n");
+    env.script(env.root().join("bin/opencode"), "echo begun");
+    env.file(home.join("own/ai-jail/config.toml"), "[home]\ncaches = \"shared\"\n");
+    let (cargo, path) =
+        (env.root().join("cargo"), format!("{}:{SYSTEM_PATH}", env.root().join("bin").display()));
+    let env = env.var("CARGO_HOME", &cargo).var("XDG_CONFIG_HOME", home.join("own")).path(&path);
+    for below in [".config", ".cache", ".cargo", ".npm", "go", ".local/share", ".local"] {
+        let project = env.dir(home.join(below));
+        let list = || env.shell_in(&project, "find . -not -path '*ai-jail*' | sort").stdout;
+        let before = list();
+        run(&env, &project, "true");
+        let agent = env.jail(["--project", text(&project), "opencode"]);
+        assert_eq!(agent.stdout, "begun\n", "{below}: {agent:#?}");
+        assert_eq!(list(), before, "{below}");
+    }
+}
+
+#[test]
 fn a_cache_lies_in_the_toolchain_that_is_shown_only_as_it_is() {
     let env = TestEnv::new();
     env.file(env.home().join(".local/share/pnpm/pnpm"), "x");
