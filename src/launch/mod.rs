@@ -3,6 +3,7 @@
 mod carry;
 pub mod doors;
 pub mod keeper;
+pub mod points;
 pub mod protocol;
 mod signals;
 pub mod start;

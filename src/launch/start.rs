@@ -20,6 +20,7 @@ use crate::terminal::{Stream, Streams, Terminal};
 
 use super::carry;
 use super::keeper::Keeper;
+use super::points::Points;
 use super::protocol::{FIRST_DESCRIPTOR, Listen, Order, Reply, Request, SocketsBy, bytes_to_memfd, to_memfd};
 use super::store;
 
@@ -46,18 +47,23 @@ pub struct Supplies<'a> {
     pub sources: &'a Sources,
 }
 
-/// Sends the order: the warden builds the jail from here on, until [`held`].
+/// Sends the order: the warden builds the jail from here on, until [`held`]. What is returned is dropped when nothing of the jail is
+/// left.
 pub fn order(
     keeper: &Keeper,
     plan: &Plan,
     supplies: &Supplies<'_>,
     streams: &Streams,
     terminal: Option<&Terminal>,
-) -> Result<()> {
+) -> Result<Points> {
     store::make_own(supplies.covered)?;
     let store = store::prepare(supplies.data, &plan.store)?;
+    let mut points = Points::default();
     if let Some(store) = &store {
-        unlock(store, plan)?;
+        // Makes the way to each usable.
+        made(plan).try_for_each(|(root, below, _)| store.unlock(root, below))?;
+        let ours = made(plan).filter_map(|(root, below, kind)| Some((store.relative(root)?, below, kind)));
+        points = Points::note(store, ours);
         plan.wanted.iter().for_each(|operation| store.attempt(operation));
         plan.carry.iter().try_for_each(|carry| carry::bring(store, carry))?;
     }
@@ -65,11 +71,12 @@ pub fn order(
         Some(object) => Ok(object),
         None => supplies.sources.open(path),
     };
-    send(keeper, plan, open, streams, terminal)
+    send(keeper, plan, open, streams, terminal)?;
+    Ok(points)
 }
 
-/// Makes the way to every mount point in a directory of ours usable.
-fn unlock(store: &store::Store, plan: &Plan) -> Result<()> {
+/// Every mount point that is made in a directory of ours: that directory, the place below it, and what is made.
+fn made(plan: &Plan) -> impl Iterator<Item = (&Path, &Path, Missing)> {
     // A mount that waited in the staging area is known by its place there.
     let staged = |dest: &Path| {
         plan.door.iter().find_map(|operation| match operation {
@@ -77,7 +84,7 @@ fn unlock(store: &store::Store, plan: &Plan) -> Result<()> {
             _ => None,
         })
     };
-    let ours = |root: &Path| {
+    let ours = move |root: &Path| {
         let root = staged(root).unwrap_or(root);
         plan.operations.iter().find_map(|operation| match operation {
             BwrapOp::Bind { source: BindSource::Checked(path), dest, .. } if dest == root => {
@@ -86,11 +93,11 @@ fn unlock(store: &store::Store, plan: &Plan) -> Result<()> {
             _ => None,
         })
     };
-    plan.door.iter().try_for_each(|operation| match operation {
+    plan.door.iter().filter_map(move |operation| match operation {
         DoorOp::Place { root, below, missing, .. } if *missing != Missing::Refuse => {
-            ours(root).map_or(Ok(()), |path| store.unlock(path, below))
+            Some((ours(root)?, below.as_path(), *missing))
         }
-        _ => Ok(()),
+        _ => None,
     })
 }
 

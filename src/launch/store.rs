@@ -95,6 +95,24 @@ impl Store {
             .map_err(|error| blocked(path, error))
     }
 
+    /// A directory below the store, through no symlink.
+    pub(super) fn below(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        beneath(&self.root, path)
+    }
+
+    /// Opens a file of ours in a directory of ours, to read it and to add to it. Both are made.
+    pub(super) fn list(&self, directory: &Path, name: &str) -> Result<OwnedFd> {
+        let place = make(&self.path, &self.root, directory)?;
+        let flags = OFlags::CREATE | OFlags::APPEND | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(&place, name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|error| failed(&self.path.join(directory), error))
+    }
+
+    /// `path` without the store's own, when it lies in it.
+    pub(super) fn relative<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        path.strip_prefix(&self.path).ok()
+    }
+
     /// Makes something in a private home, unless the agent put something in its way: that is its own business, and must not
     /// stop the launch.
     pub fn attempt(&self, operation: &StoreOp) {
@@ -208,9 +226,14 @@ fn make(root: &Path, root_fd: &OwnedFd, below: &Path) -> Result<OwnedFd> {
 }
 
 fn step(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    beneath(parent, Path::new(name))
+}
+
+/// A directory below another one, through no symlink.
+pub(super) fn beneath(parent: &OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
     openat2(
         parent,
-        name,
+        below,
         OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
         Mode::empty(),
         NO_LINKS,

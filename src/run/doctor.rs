@@ -109,7 +109,7 @@ fn trial() -> Result<()> {
     let streams = Streams { stdin: Stream::Other, stdout: Stream::Other, stderr: Stream::Other };
     let supplies = Supplies { data: &prepared.data, covered: &prepared.covered, sources: &prepared.sources };
     let plan = prepared.plan.completed(&Late::empty(&prepared.plan))?;
-    order(&keeper, &plan, &supplies, &streams, None)?;
+    let _points = order(&keeper, &plan, &supplies, &streams, None)?;
     let held = held(&keeper)?;
     if held.listeners.len() != LISTENERS {
         return Err(Error::new(

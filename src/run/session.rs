@@ -74,7 +74,7 @@ pub(super) fn run(
     }
     let terminal = Terminal::open(streams, terminal::classes(&policy.settings.terminal))?;
     let supplies = Supplies { data: &prepared.data, covered: &prepared.covered, sources: &prepared.sources };
-    order(&keeper, plan, &supplies, streams, terminal.as_ref()).map_err(cause)?;
+    let points = order(&keeper, plan, &supplies, streams, terminal.as_ref()).map_err(cause)?;
     // While the jail is built and held: nothing runs before the log is open.
     let session = SessionId::new(OffsetDateTime::now_utc(), std::process::id());
     let mut guard = guard(prepared, &session, reporter)?;
@@ -124,6 +124,7 @@ pub(super) fn run(
     let attended = supervisor.attend(&keeper, plan, held, terminal, watching, live.as_mut());
     // The warden says the end when nothing of the jail is left; after an error it is waited for.
     let keeper = if attended.is_ok() { Some(keeper) } else { None };
+    drop(points);
     let masked = masked.finish(prepared);
     let finished = guard.map(|guard| guard.finish(live)).unwrap_or_default();
     let revoked = revokes.run();

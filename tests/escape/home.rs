@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use super::common::{Feature, Output, SYSTEM_PATH, TestEnv, missing, on_path, text};
+use super::common::{DEADLINE, Feature, Output, SYSTEM_PATH, TestEnv, eventually, missing, on_path, text};
 
 fn run(env: &TestEnv, project: &Path, script: &str) -> Output {
     let begun = format!("echo begun; {script}; true");
@@ -56,6 +56,41 @@ fn a_project_in_the_home_needs_no_mount_points_and_nothing_is_left_in_it() {
         assert_eq!(agent.stdout, "begun\n", "{below}: {agent:#?}");
         assert_eq!(list(), before, "{below}");
     }
+}
+
+#[test]
+fn what_a_mount_in_the_home_needed_is_gone_with_it_and_not_taken_from_another_jail() {
+    let env = TestEnv::new().var("TOKEN", "x");
+    let home = env.home();
+    let secret = env.file(home.join("keys/deep/token"), "ghp_R3aLvAlUe0123456789ABCdefghijklmnop");
+    let granted = env.file(home.join("notes/file"), "granted\n");
+    let bound = format!("{}=api.example.com", secret.display());
+    let flags = ["--secret-file", &bound, "--ro", text(&granted), "--allow-host", "api.example.com", "--"];
+    let read = "test -s ~/keys/deep/token && cat ~/notes/file";
+    let with = |script: &str| env.jail(flags.iter().copied().chain(["sh", "-c", script]));
+    let left = || env.inside("cd; find keys notes 2>/dev/null; true").ok().to_owned();
+    assert_eq!(with(read).ok(), "granted\n");
+    assert_eq!(left(), "");
+    // While another jail has it nothing is taken away.
+    let first = env.jail_running(flags.iter().copied().chain([
+        "sh",
+        "-c",
+        "until test -e stop; do sleep 0.05; done; cat ~/notes/file; test -s ~/keys/deep/token",
+    ]));
+    assert!(eventually(DEADLINE, || env.inside("cd; find notes -type f").stdout.contains("notes/file")));
+    assert_eq!(with(read).ok(), "granted\n");
+    env.file("stop", "");
+    assert_eq!(first.finish(DEADLINE).ok(), "granted\n");
+    assert_eq!(left(), "");
+    // What a killed one left goes with the next one.
+    let mut killed = env.jail_running(flags.iter().copied().chain(["sh", "-c", "echo up; sleep 60"]));
+    assert_eq!(killed.line().trim_end(), "up");
+    killed.kill();
+    assert_eq!(with(read).ok(), "granted\n");
+    assert_eq!(left(), "");
+    // What the command put beside it is its own.
+    with("echo mine > ~/keys/deep/own").ok();
+    assert_eq!(left(), "keys\nkeys/deep\nkeys/deep/own\n");
 }
 
 #[test]
