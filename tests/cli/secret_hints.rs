@@ -420,3 +420,23 @@ fn what_is_proposed_for_a_file_works_for_it() {
         assert_eq!(shown.stdout.len(), content.len(), "{shown:#?}");
     }
 }
+
+#[test]
+fn a_secret_for_other_ports_than_those_that_are_allowed_is_told_with_these() {
+    let env = TestEnv::new().var("TOKEN", KEY);
+    let said = |args: &[&str]| warnings(&plan(&env, &[args, &["--", "true"]].concat()));
+    let typed = said(&["--secret", "TOKEN=api.a.test", "--allow-host", "api.a.test:18443"]);
+    assert!(typed.contains("bind it to those: --secret TOKEN=api.a.test:18443"), "{typed}");
+    assert!(!typed.contains("allow it with"), "{typed}");
+    assert_eq!(
+        said(&["--secret", "TOKEN=api.a.test:18443", "--allow-host", "api.a.test:18443"]),
+        "",
+        "it does"
+    );
+    env.config("[secrets]\nTOKEN = { hosts = [\"api.a.test\"] }\n");
+    let configured = said(&["--allow-host", "api.a.test:18443"]);
+    assert!(configured.contains("bind it to those: hosts = [\"api.a.test:18443\"]"), "{configured}");
+    for other in ["api.a.test:80", "b.test:18443"] {
+        assert!(said(&["--allow-host", other]).contains("allow it with --allow-host api.a.test"), "{other}");
+    }
+}

@@ -35,10 +35,19 @@ pub(in crate::policy::resolve) fn check(
                     "{name}: {host} is denied ({}), so that the fake is worth nothing there ({origin})",
                     rule.origin
                 )),
-                None if !is_allowed => lines.push(format!(
-                    "{name}: {host} is not allowed, and a secret does not allow it ({origin}); {}allow it with --allow-host {host}",
-                    meant(host, allow, settings)
-                )),
+                None if !is_allowed => lines.push(match on_another_port(host, allow) {
+                    Some(rule) => format!(
+                        "{name}: {host} is not allowed, but {} is ({}), and the secret is for other ports ({origin}); bind it to \
+                         those: {}",
+                        rule.value,
+                        rule.origin,
+                        rebound(name, &rule.value, origin)
+                    ),
+                    None => format!(
+                        "{name}: {host} is not allowed, and a secret does not allow it ({origin}); {}allow it with --allow-host {host}",
+                        meant(host, allow, settings)
+                    ),
+                }),
                 None => works = true,
             }
         }
@@ -95,6 +104,26 @@ fn meant(host: &HostPattern, allow: &[Sourced<HostPattern>], settings: &Settings
     let mut near = nearest(name, allowed).into_iter().map(Host::Name);
     let near = near.find(|near| !settings.deny.iter().any(|rule| rule.value.matches_host(near)));
     near.map_or(String::new(), |near| format!("did you mean {near}, which is allowed? else "))
+}
+
+/// A rule that allows the same hosts where TLS is possible, and so on other ports.
+fn on_another_port<'a>(
+    host: &HostPattern,
+    allow: &'a [Sourced<HostPattern>],
+) -> Option<&'a Sourced<HostPattern>> {
+    allow.iter().find(|rule| {
+        rule.value.hosts() == host.hosts()
+            && rule.value.covers_tls()
+            && rule.value.check() == StreamCheck::Protocol
+    })
+}
+
+/// How a secret is bound to what is allowed.
+fn rebound(name: &str, allowed: &HostPattern, origin: &Origin) -> String {
+    match origin.layer {
+        Layer::CommandLine => format!("{} {name}={allowed}", origin.what),
+        _ => format!("hosts = [\"{allowed}\"]"),
+    }
 }
 
 /// What is said of a secret that belongs to a loopback.
