@@ -440,3 +440,22 @@ fn a_secret_for_other_ports_than_those_that_are_allowed_is_told_with_these() {
         assert!(said(&["--allow-host", other]).contains("allow it with --allow-host api.a.test"), "{other}");
     }
 }
+
+#[test]
+fn the_jail_is_told_of_real_credentials_that_it_has() {
+    let env = TestEnv::new().var("GITHUB_TOKEN", KEY).var("OTHER_KEY", KEY);
+    let about = |flags: &[&str]| {
+        let output = env.jail(flags.iter().chain(&["--", "cat", "/run/ai-jail/about"]));
+        output.ok().to_owned()
+    };
+    let real = about(&["--env", "GITHUB_TOKEN"]);
+    assert!(real.contains("real secrets: ") && real.contains(" belong: GITHUB_TOKEN\n"), "{real}");
+    assert!(!real.contains("none of the user's credentials") && !real.contains(KEY), "{real}");
+    let both = about(&["--env", "GITHUB_TOKEN", "--secret", "OTHER_KEY=a.test", "--allow-host", "a.test"]);
+    assert!(both.contains("GITHUB_TOKEN\n") && both.contains("OTHER_KEY: works at a.test"), "{both}");
+    let none = about(&["--env", "LANG"]);
+    assert!(
+        none.contains("none of the user's credentials are here") && !none.contains("real secrets"),
+        "{none}"
+    );
+}

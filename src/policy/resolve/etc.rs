@@ -1,5 +1,7 @@
 //! The files of `/etc` and `/run` that are made for the jail.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +13,7 @@ use crate::policy::http_rule::HttpRule;
 use crate::policy::net::NetPolicy;
 use crate::policy::origin::{Layer, Sourced};
 use crate::policy::secrets::SecretRule;
-use crate::policy::{Asked, Facts, Hidden, NetworkRule, ProtectedPath};
+use crate::policy::{Asked, Facts, Hidden, NetworkRule, ProtectedPath, env};
 use crate::sanitize::escape;
 
 use super::bindings::{Bound, listed};
@@ -38,6 +40,7 @@ pub(super) fn made(
     secrets: &[SecretRule],
     bound: &Bound,
     hidden: &[Hidden],
+    environment: &BTreeMap<String, Sourced<OsString>>,
 ) -> Vec<(PathBuf, Vec<u8>)> {
     let user = &facts.user;
     let (uid, gid, name, group) = (user.uid, user.gid, &user.name, &user.group);
@@ -65,7 +68,7 @@ pub(super) fn made(
         ("/etc/resolv.conf", resolver),
         ("/etc/machine-id", format!("{}\n", machine_id(&facts.project))),
         (GIT_CONFIG, git_config(&facts.git_config, secrets)),
-        (ABOUT, about(settings, facts, network, protected, secrets, bound, hidden)),
+        (ABOUT, about(settings, facts, network, protected, secrets, bound, hidden, environment)),
     ];
     let mut files: Vec<(PathBuf, Vec<u8>)> =
         made.drain(..).map(|(path, text)| (PathBuf::from(path), text.into_bytes())).collect();
@@ -153,6 +156,7 @@ fn about(
     secrets: &[SecretRule],
     bound: &Bound,
     hidden: &[Hidden],
+    environment: &BTreeMap<String, Sourced<OsString>>,
 ) -> String {
     let mut text = String::from(
         "You are inside ai-jail: a sandbox that the Linux kernel enforces. What is missing here was left out on purpose;\n\
@@ -206,7 +210,8 @@ fn about(
             }
         }
     }
-    fakes(&mut text, bound, network);
+    real(&mut text, environment);
+    fakes(&mut text, bound, network, has_real(environment));
     if secrets.iter().any(SecretRule::is_masked) {
         let ask = if lockdown { "" } else { ";\nask the user for --ro FILE when you need one" };
         text.push_str(&format!(
@@ -257,9 +262,32 @@ fn http(text: &mut String, policy: &NetPolicy) {
     }
 }
 
+/// The variables of the jail that are called like credentials and are no fakes: the user passes them on as they are.
+fn credentials(environment: &BTreeMap<String, Sourced<OsString>>) -> impl Iterator<Item = &String> {
+    environment.keys().filter(|name| env::looks_secret(name) && env::own_reason(name).is_none())
+}
+
+fn has_real(environment: &BTreeMap<String, Sourced<OsString>>) -> bool {
+    credentials(environment).next().is_some()
+}
+
+fn real(text: &mut String, environment: &BTreeMap<String, Sourced<OsString>>) {
+    let names: Vec<String> = credentials(environment).map(|name| escape(name).to_string()).collect();
+    if !names.is_empty() {
+        text.push_str(&format!(
+            "real secrets: the user gives these variables as they are, and no fakes of them; do not write or send their values where they\n\
+             \u{20}        do not belong: {}\n",
+            names.join(", ")
+        ));
+    }
+}
+
 /// Which secrets are fakes, and where they work. Values are said nowhere.
-fn fakes(text: &mut String, bound: &Bound, network: &NetworkRule) {
+fn fakes(text: &mut String, bound: &Bound, network: &NetworkRule, has_real: bool) {
     let mut masked = bound.masked().peekable();
+    if masked.peek().is_none() && has_real {
+        return;
+    }
     if masked.peek().is_none() {
         text.push_str(
             "secrets: none of the user's credentials are here; a variable comes in as a fake by --secret NAME=HOST, or as it is by --env NAME\n",
