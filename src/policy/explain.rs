@@ -91,7 +91,7 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
                         format!("its value is what `{extract}` finds in the file on this machine")
                     }
                 };
-                answer("masked", works_at(&file.hosts, file.places, &whole, &file.origin), None)
+                answer(FAKE, works_at(&file.hosts, file.places, &whole, &file.origin), None)
             }
             SecretMode::Deny => {
                 answer("denied", format!("it is a secret that is denied ({})", file.origin), None)
@@ -171,6 +171,8 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
 }
 
 /// What is covered without anybody having asked for it is not there.
+/// The verdict on a variable or file of which the jail has a fake, and on what is masked.
+pub const FAKE: &str = "masked";
 const ABSENT: &str = "absent";
 
 /// What covers a path, or would if it were there. A more specific rule decides for itself.
@@ -209,7 +211,7 @@ fn explain_variable(policy: &Policy, name: &str) -> Answer {
         return match binding.mode {
             SecretMode::Mask => {
                 let source = value_from(&binding.from);
-                answer("masked", works_at(&binding.hosts, binding.places, &source, &binding.origin), None)
+                answer(FAKE, works_at(&binding.hosts, binding.places, &source, &binding.origin), None)
             }
             SecretMode::Deny => {
                 answer("unset", format!("it is a secret that is denied ({})", binding.origin), None)

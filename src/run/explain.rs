@@ -11,7 +11,7 @@ use crate::error::{Error, Kind, Result};
 use crate::guard::watch::most_watches;
 use crate::host::Host;
 use crate::plan::show;
-use crate::policy::explain::{Answer, Url, UrlError, explain as answer, explain_url, is_path};
+use crate::policy::explain::{Answer, FAKE, Url, UrlError, explain as answer, explain_url, is_path};
 use crate::policy::http_rule::is_method;
 use crate::report;
 use crate::sanitize::escape;
@@ -19,7 +19,7 @@ use crate::secrets::{Concealed, without_tokens};
 use crate::sys::process::{own_signals, own_umask};
 
 use super::ahead::Ahead;
-use super::masking::concealed;
+use super::masking::{attempt, concealed};
 use super::prepare::{Prepared, Request, prepare};
 
 /// The command whose run is explained when none is named: it is on every machine and no agent.
@@ -39,6 +39,7 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
     let prepared = prepare(&host, &request, Ahead::start())?;
     let concealed = concealed(&host, &prepared);
     if arguments.targets.is_empty() {
+        attempt(&host, &prepared)?;
         let Prepared { policy, plan, trees, .. } = &prepared;
         let more = trees.first().map_or(&[][..], |tree| tree.more.as_slice());
         let watches = most_watches();
@@ -53,6 +54,9 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
     let targets = with_methods(&arguments.targets);
     let answers =
         targets.iter().map(|target| ask(&prepared, &concealed, target)).collect::<Result<Vec<_>>>()?;
+    if answers.iter().any(|answer| answer.verdict == FAKE) {
+        attempt(&host, &prepared)?;
+    }
     if arguments.json {
         let json = serde_json::to_string_pretty(&answers)
             .map_err(|error| Error::new(Kind::Setup, "cannot write JSON").because(error))?;

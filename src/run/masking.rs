@@ -25,7 +25,9 @@ use crate::policy::bindings::{FileBinding, SecretBinding, SecretMode, ValueFrom}
 use crate::policy::origin::Layer;
 use crate::policy::trust::Trust;
 use crate::sanitize::escape;
-use crate::secrets::{Concealed, FileMask, Guess, Secret, SecretValue, Sentinel, Vault, mask_file, sentinel};
+use crate::secrets::{
+    Concealed, FileMask, Guess, Secret, SecretValue, Seed, Sentinel, Vault, mask_file, sentinel,
+};
 
 use self::concealed::known;
 use super::prepare::Prepared;
@@ -66,8 +68,13 @@ pub(super) fn begin(
     protect_memory()?;
     let mut late = Late::default();
     let mut warnings = Vec::new();
-    let secrets =
-        if has_secrets { secrets(host, prepared, &mut late, revokes, &mut warnings)? } else { Vec::new() };
+    let secrets = match has_secrets {
+        true => {
+            let seed = seed::of(&prepared.data, policy.seed.as_deref())?;
+            secrets(host, prepared, &seed, &mut late, Some(revokes), &mut warnings)?
+        }
+        false => Vec::new(),
+    };
     let concealed = if details { hiding(host, prepared, &secrets) } else { Concealed::default() };
     let vault = Vault::new(secrets);
     warnings.extend(other_ways::close(&prepared.plan, &vault, &mut late));
@@ -87,6 +94,16 @@ pub(super) fn begin(
         Trust::Host(_) | Trust::Joined(..) | Trust::None => None,
     };
     Ok(Masking { plan: Some(prepared.plan.completed(&late)?), inspector, warnings, concealed })
+}
+
+/// Reads the values as a launch does, but for those that a command prints, and makes nothing of them: so that what only shows what a
+/// run would be refuses what the run refuses.
+///
+/// # Errors
+/// As [`begin`].
+pub(super) fn attempt(host: &Host, prepared: &Prepared) -> Result<()> {
+    let seed = Seed::new([0; 32]);
+    secrets(host, prepared, &seed, &mut Late::default(), None, &mut Vec::new()).map(drop)
 }
 
 /// What keeps the values of `secrets`, and of those that the jail does not have, out of what is shown.
@@ -125,16 +142,17 @@ fn protect_memory() -> Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed)
 }
 
+/// Without `revokes` no command is run.
 fn secrets(
     host: &Host,
     prepared: &Prepared,
+    seed: &Seed,
     late: &mut Late,
-    revokes: &mut Revokes,
+    mut revokes: Option<&mut Revokes>,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Secret>> {
     let policy = &prepared.policy;
     let written = written(prepared);
-    let seed = seed::of(&prepared.data, policy.seed.as_deref())?;
     let masked: Vec<&SecretBinding> =
         policy.bindings.iter().filter(|binding| binding.mode == SecretMode::Mask).collect();
     let read = masked.iter().filter(|binding| !matches!(binding.from, ValueFrom::Command(_)));
@@ -162,9 +180,10 @@ fn secrets(
         let name = &binding.name;
         let mut bytes = match from {
             None => values.take(name, &binding.origin)?,
+            Some(_) if revokes.is_none() => continue,
             Some(command) => command.print(name).map_err(|error| error.hint(without(binding)))?,
         };
-        if let Some(command) = revoke {
+        if let (Some(command), Some(revokes)) = (revoke, revokes.as_deref_mut()) {
             revokes.add(name, command, bytes.clone());
         }
         let refused = |error: &dyn std::fmt::Display| {
@@ -175,7 +194,7 @@ fn secrets(
         let value = SecretValue::new(std::mem::take(&mut *bytes)).map_err(|error| refused(&error))?;
         warnings.extend(stripped(name, &value));
         let taken: Vec<&Sentinel> = secrets.iter().map(|secret| &secret.sentinel).collect();
-        let sentinel = sentinel(&seed, name, &value, &taken).map_err(|error| refused(&error))?;
+        let sentinel = sentinel(seed, name, &value, &taken).map_err(|error| refused(&error))?;
         late.environment.insert(name.clone(), sentinel.as_str().into());
         secrets.push(Secret {
             name: name.clone(),
@@ -202,7 +221,7 @@ fn secrets(
         let spec = FileMask::new(binding.extract.as_deref(), binding.decode, binding.mask_claims.clone())
             .map_err(|error| refused(&error))?;
         let taken: Vec<&Sentinel> = secrets.iter().map(|secret| &secret.sentinel).collect();
-        let masked = mask_file(&seed, &name, &content, &spec, &taken).map_err(|error| refused(&error))?;
+        let masked = mask_file(seed, &name, &content, &spec, &taken).map_err(|error| refused(&error))?;
         late.contents.insert(AtLaunch::Masked(position), masked.copy);
         warnings.extend(masked.found.iter().find_map(|(value, _)| stripped(&name, value)));
         secrets.extend(masked.found.into_iter().map(|(value, sentinel)| Secret {

@@ -55,10 +55,12 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
             ended
         }
         None if arguments.json => {
+            masking::attempt(&host, &prepared)?;
             let concealed = masking::concealed(&host, &prepared);
             report::output_json(&format!("{:#}", show::json(&prepared.policy, &prepared.plan, &concealed)))
         }
         None => {
+            masking::attempt(&host, &prepared)?;
             let concealed = masking::concealed(&host, &prepared);
             let mut text = show::rules(&prepared.policy, &concealed);
             if arguments.loudness.verbosity() == Verbosity::Verbose {

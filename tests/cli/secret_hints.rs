@@ -459,3 +459,39 @@ fn the_jail_is_told_of_real_credentials_that_it_has() {
         "{none}"
     );
 }
+
+#[test]
+fn what_a_launch_refuses_is_refused_when_it_is_only_shown() {
+    let env = TestEnv::new().var("TOKEN", KEY);
+    env.file(env.home().join("key.json"), format!("{{\"a\": \"{KEY}\", \"b\": 1}}"));
+    let home = env.home();
+    let (json, gone) = (home.join("key.json"), home.join("gone"));
+    let (json, gone) = (json.to_str().expect("UTF-8"), gone.to_str().expect("UTF-8"));
+    for (flags, asked, why) in [
+        (["--secret", "UNSET=a.test"].map(str::to_owned), "UNSET", "the secret UNSET has no value"),
+        (["--secret-file".to_owned(), format!("{gone}=a.test")], gone, "there is no such file"),
+        (["--secret-file".to_owned(), format!("{json}=a.test")], json, "cannot be masked"),
+    ] {
+        let flags = [flags[0].as_str(), &flags[1], "--allow-host", "a.test"];
+        for (before, after) in [
+            (&[][..], &["--", "true"][..]),
+            (&["--dry-run"], &["--", "true"]),
+            (&["--dry-run", "--json"], &["--", "true"]),
+            (&["explain"], &[]),
+            (&["explain"], &[asked]),
+        ] {
+            let output = env.jail([before, &flags[..], after].concat());
+            assert!(
+                output.refused().contains(why) && output.stdout.is_empty(),
+                "{before:?} {asked}: {output:#?}"
+            );
+        }
+        let other = env.jail([&["explain"], &flags[..], &["a.test"]].concat());
+        assert!(other.ok().contains("a.test: allowed"), "{other:#?}");
+    }
+    // No command is run.
+    env.config("[secrets]\nA = { hosts = [\"a.test\"], from = [\"touch\", \"ran\"], revoke = [\"touch\", \"ran\"] }\n");
+    env.jail(["--dry-run", "--", "true"]).ok();
+    env.jail(["explain", "A"]).ok();
+    assert!(!env.project().join("ran").exists());
+}

@@ -12,6 +12,7 @@ fn with_claude() -> TestEnv {
     let env = TestEnv::new();
     let bin = env.root().join("bin");
     env.script(bin.join("claude"), "true");
+    env.script(bin.join("pass"), "true");
     env.path(&format!("{}:{SYSTEM_PATH}", bin.display()))
 }
 
@@ -153,6 +154,7 @@ fn secrets_are_bound_and_what_they_need_is_said() {
                 [[secrets.files]]\npath = \"~/f.json\"\nhosts = [\"b.test\"]\n",
     );
     let home = env.home();
+    env.file(home.join("f.json"), KEY);
     let plan_of = |args: &[&str]| plan(&env, &[args, &["--", "true"]].concat());
     let allowed = ["--allow-host", ".a.test", "--allow-host", "b.test", "--inherit-env", "all"];
     let all = plan_of(&[&["--secret", "TOKEN=a.test,*.a.test"], &allowed[..]].concat());
@@ -311,7 +313,7 @@ fn explain_says_what_is_a_fake_and_what_is_inspected() {
     let env = with_claude().var("ANTHROPIC_API_KEY", KEY);
     env.config("[network]\nallow = [\"a.test\", \"b.test\"]\n[secrets]\nGONE = { mode = \"deny\" }\n[[network.http]]\nhost = \"a.test\"\n\
                 allow = [\"GET /x/**\"]\ndeny = [\"* /x/y\"]\n");
-    let secret = env.file(env.home().join("f"), "x");
+    let secret = env.file(env.home().join("f"), KEY);
     let file = format!("{}=b.test", secret.display());
     let asked =
         ["ANTHROPIC_API_KEY", "GONE", "api.anthropic.com", "a.test", "a.test:80", "b.test", "claude.ai"];
@@ -362,7 +364,8 @@ fn explain_says_what_is_a_fake_and_what_is_inspected() {
 
 #[test]
 fn explain_says_where_a_value_is_from_and_which_way_a_host_is_reached() {
-    let env = TestEnv::new().var("https_proxy", "http://me:hidden@proxy.test:3128");
+    let env = with_claude().var("https_proxy", "http://me:hidden@proxy.test:3128");
+    env.script(env.root().join("bin/gh"), "exit 1");
     env.config(
         "[secrets]\nA = { hosts = [\"a.test\"], in = [\"body\"], from = [\"gh\", \"auth\", \"token\"] }\n\
          B = { hosts = [\"a.test\"] }\n",
@@ -370,13 +373,17 @@ fn explain_says_where_a_value_is_from_and_which_way_a_host_is_reached() {
     let file = env.file(env.home().join("keys.env"), format!("B={KEY}\n"));
     let own_alone = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&file, own_alone).expect("chmod");
-    let explain = |flags: &[&str]| {
+    let explain = |env: &TestEnv, flags: &[&str]| {
         let asked = ["A", "B", "a.test", "b.test"];
         let hosts =
             ["--allow-host", "a.test", "--allow-host", "b.test", "--resolve", "b.test=192.0.2.7:8443"];
         env.jail([&["explain"], &hosts[..], flags, &asked].concat())
     };
-    let own = explain(&[]);
+    let filed = explain(&env, &["--env-file", file.to_str().unwrap()]);
+    let want = format!("its value is that of {} (--env-file)\n", file.display());
+    assert!(filed.ok().contains(&want), "{filed:#?}");
+    let env = env.var("B", KEY);
+    let own = explain(&env, &[]);
     for part in [
         "in these parts of a request: body; its value is what `gh auth token` prints at the launch",
         "its value is that of your environment",
@@ -386,10 +393,6 @@ fn explain_says_where_a_value_is_from_and_which_way_a_host_is_reached() {
         assert!(own.ok().contains(part), "{part}: {own:#?}");
     }
     assert!(!own.stdout.contains("hidden"), "{own:#?}");
-    let filed = explain(&["--env-file", file.to_str().unwrap()]);
-    let want = format!("its value is that of {} (--env-file)\n", file.display());
-    assert!(filed.ok().contains(&want), "{filed:#?}");
-    let env = env.var("B", KEY);
     let both = env.jail(["explain", "--env-file", file.to_str().unwrap(), "B"]);
     assert!(both.ok().contains("(--env-file), and not the one that is set here"), "{both:#?}");
     let shown = env.jail(["--dry-run", "--env-file", file.to_str().unwrap(), "--", "true"]);
