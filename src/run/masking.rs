@@ -217,7 +217,10 @@ fn secrets(
                 ),
             )
         };
-        let (content, _) = file(&binding.path, &written)?;
+        let (content, _) = file(&binding.path, &written).map_err(|error| match binding.origin.layer {
+            Layer::CommandLine => error,
+            _ => error.hint(format!("{} wants it", binding.origin)),
+        })?;
         let spec = FileMask::new(binding.extract.as_deref(), binding.decode, binding.mask_claims.clone())
             .map_err(|error| refused(&error))?;
         let taken: Vec<&Sentinel> = secrets.iter().map(|secret| &secret.sentinel).collect();

@@ -494,4 +494,8 @@ fn what_a_launch_refuses_is_refused_when_it_is_only_shown() {
     env.jail(["--dry-run", "--", "true"]).ok();
     env.jail(["explain", "A"]).ok();
     assert!(!env.project().join("ran").exists());
+    // A file that is missing is named with the line that wants it.
+    env.config("[[secrets.files]]\npath = \"~/gone\"\nhosts = [\"a.test\"]\n");
+    let missing = env.jail(["--", "true"]);
+    assert!(missing.refused().contains("config.toml:1"), "{missing:#?}");
 }
