@@ -129,11 +129,12 @@ fn misplaced(left: &str, right: &str, what: Bound) -> Option<Problem> {
     }
 }
 
-/// What is wrong when several are written in one word, `A=h,B=g`, with the form that was meant. In `A=h,B=g` the last host of A
-/// would be the name of B.
+/// What is wrong when several are written in one word, `A=h,B=g` or `A=h B=g`, with the form that was meant. In `A=h,B=g` the last
+/// host of A would be the name of B.
 pub fn several(raw: &str) -> Option<Problem> {
     let mut each: Vec<Vec<&str>> = Vec::new();
-    for part in raw.split(',') {
+    let between = |sign: char| matches!(sign, ',' | ';') || sign.is_whitespace();
+    for part in raw.split(between).filter(|part| !part.is_empty()) {
         match part.split_once('=') {
             Some((name, host)) => {
                 secret_name(name).ok().filter(|name| is_plain_name(name))?;
@@ -349,7 +350,12 @@ mod tests {
                 "A=a.test,g.test,B=b.test:8443,.c.test",
                 Some("write --secret A=a.test,g.test --secret B=b.test:8443,.c.test"),
             ),
+            ("A=a.test B=b.test", Some("write --secret A=a.test --secret B=b.test")),
+            ("A=a.test;B=b.test", Some("write --secret A=a.test --secret B=b.test")),
+            ("A=a.test, g.test; B=b.test\n", Some("write --secret A=a.test,g.test --secret B=b.test")),
             ("A=a.test,g.test", None),
+            ("A=a.test g.test", None),
+            ("A=a.test B=ghp_R3aLvAlUe0123456789abcdef", None),
             ("A=a.test", None),
             ("A=ghp_R3aLvAlUe0123456789abcdef,B=b.test", None),
             ("A=a.test,ghp_R3aLvAlUe0123456789abcdef=b.test", None),
