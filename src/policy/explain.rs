@@ -173,6 +173,8 @@ fn explain_path(policy: &Policy, path: &Path) -> Answer {
 /// What is covered without anybody having asked for it is not there.
 /// The verdict on a variable or file of which the jail has a fake, and on what is masked.
 pub const FAKE: &str = "masked";
+/// The verdict on a variable that the jail does not have.
+pub const UNSET: &str = "unset";
 const ABSENT: &str = "absent";
 
 /// What covers a path, or would if it were there. A more specific rule decides for itself.
@@ -214,7 +216,7 @@ fn explain_variable(policy: &Policy, name: &str) -> Answer {
                 answer(FAKE, works_at(&binding.hosts, binding.places, &source, &binding.origin), None)
             }
             SecretMode::Deny => {
-                answer("unset", format!("it is a secret that is denied ({})", binding.origin), None)
+                answer(UNSET, format!("it is a secret that is denied ({})", binding.origin), None)
             }
         };
     }
@@ -222,11 +224,7 @@ fn explain_variable(policy: &Policy, name: &str) -> Answer {
         return answer("set", value.origin.to_string(), None);
     }
     if let Some(why) = policy.left_out.get(name) {
-        return answer(
-            "unset",
-            format!("it is the agent's own key, and {why}"),
-            Some(format!("--env {name}")),
-        );
+        return answer(UNSET, format!("it is the agent's own key, and {why}"), Some(format!("--env {name}")));
     }
     let why = match env::inheritance(name, &policy.settings) {
         env::Verdict::Dropped(why) => why,
@@ -234,7 +232,7 @@ fn explain_variable(policy: &Policy, name: &str) -> Answer {
     };
     // The value alone names a socket that is not there.
     let hint = things::table::grant_of(name).map(|grant| format!("--grant {grant}"));
-    answer("unset", why, Some(hint.unwrap_or_else(|| fakes::options(policy, name))))
+    answer(UNSET, why, Some(hint.unwrap_or_else(|| fakes::options(policy, name))))
 }
 
 fn explain_host(policy: &Policy, own: &[IpAddr], question: &str, rules: Rules) -> Answer {

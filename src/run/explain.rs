@@ -1,17 +1,18 @@
 //! `ai-jail explain`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::cli::ExplainArgs;
+use crate::config::words::nearest;
 use crate::egress::own::addresses;
 use crate::error::{Error, Kind, Result};
 use crate::guard::watch::most_watches;
 use crate::host::Host;
 use crate::plan::show;
-use crate::policy::explain::{Answer, FAKE, Url, UrlError, explain as answer, explain_url, is_path};
+use crate::policy::explain::{Answer, FAKE, UNSET, Url, UrlError, explain as answer, explain_url, is_path};
 use crate::policy::http_rule::is_method;
 use crate::report;
 use crate::sanitize::escape;
@@ -53,7 +54,7 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
     }
     let targets = with_methods(&arguments.targets);
     let answers =
-        targets.iter().map(|target| ask(&prepared, &concealed, target)).collect::<Result<Vec<_>>>()?;
+        targets.iter().map(|target| ask(&host, &prepared, &concealed, target)).collect::<Result<Vec<_>>>()?;
     if answers.iter().any(|answer| answer.verdict == FAKE) {
         attempt(&host, &prepared)?;
     }
@@ -84,7 +85,7 @@ fn with_methods(words: &[OsString]) -> Vec<OsString> {
     joined
 }
 
-fn ask(prepared: &Prepared, concealed: &Concealed, target: &OsString) -> Result<Answer> {
+fn ask(host: &Host, prepared: &Prepared, concealed: &Concealed, target: &OsString) -> Result<Answer> {
     let text = target.to_string_lossy();
     if text.is_empty() {
         return Err(Error::new(Kind::Usage, "an empty word is no path, host or variable"));
@@ -115,7 +116,7 @@ fn ask(prepared: &Prepared, concealed: &Concealed, target: &OsString) -> Result<
             .hint("ask about a variable by its name, without a `$`, and treat that secret as seen"));
     }
     if !is_path(&text) && !exists {
-        return Ok(answer(&prepared.policy, &own()?, &text, None));
+        return Ok(set_first(host, prepared, answer(&prepared.policy, &own()?, &text, None)));
     }
     let path = match text.strip_prefix("~/") {
         Some(below) => prepared.policy.home.join(below),
@@ -130,6 +131,27 @@ fn ask(prepared: &Prepared, concealed: &Concealed, target: &OsString) -> Result<
             _ => path,
         };
     Ok(answer(&prepared.policy, &[], &text, Some(&resolved)))
+}
+
+/// An answer about a variable that the jail does not have, where the launcher has none either: no option gives it one before it is
+/// set.
+fn set_first(host: &Host, prepared: &Prepared, answer: Answer) -> Answer {
+    let is_set = host.environment.vars.contains_key(OsStr::new(&answer.asked));
+    let policy = &prepared.policy;
+    let is_known = policy.left_out.contains_key(&answer.asked)
+        || policy.bindings.iter().any(|binding| binding.name == answer.asked);
+    // A file of --env-file may have it.
+    if answer.verdict != UNSET || is_set || is_known || !policy.settings.env_files.is_empty() {
+        return answer;
+    }
+    let names = host.environment.vars.keys().filter_map(|name| name.to_str());
+    let meant = nearest(&answer.asked, names);
+    let meant = meant.map_or(String::new(), |near| format!("; did you mean {near}, which is?"));
+    Answer {
+        because: format!("it is not set here{meant}"),
+        hint: answer.hint.map(|hint| format!("set it, then {hint}")),
+        ..answer
+    }
 }
 
 /// The addresses of this machine, which no rule covers by chance.

@@ -228,7 +228,9 @@ fn a_credential_is_explained_with_the_way_to_a_fake_first() {
     let hint = |flags: &[&str], name: &str| {
         let output = env.jail([&["explain"], flags, &[name]].concat());
         let line = output.ok().trim_end().to_owned();
-        line.split_once("; to change it: ").unwrap_or_else(|| panic!("{line}")).1.to_owned()
+        let hint = line.split_once("; to change it: ").unwrap_or_else(|| panic!("{line}")).1;
+        // Of what is not set.
+        hint.trim_start_matches("set it, then ").to_owned()
     };
     let github = "--secret GITHUB_TOKEN=api.github.com";
     let fake = |name: &str| {
@@ -498,4 +500,21 @@ fn what_a_launch_refuses_is_refused_when_it_is_only_shown() {
     env.config("[[secrets.files]]\npath = \"~/gone\"\nhosts = [\"a.test\"]\n");
     let missing = env.jail(["--", "true"]);
     assert!(missing.refused().contains("config.toml:1"), "{missing:#?}");
+}
+
+#[test]
+fn explain_says_of_a_variable_that_it_is_not_set_before_it_says_how_it_gets_in() {
+    let env = TestEnv::new().var("GITHUB_TOKEN", KEY).var("EDITOR_X", "vi");
+    for (name, want) in [
+        (
+            "GITHUB_TOKN",
+            "it is not set here; did you mean GITHUB_TOKEN, which is?; to change it: set it, then --env GITHUB_TOKN",
+        ),
+        ("ZZ_KEY", "it is not set here; to change it: set it, then --secret ZZ_KEY=HOST"),
+        ("GITHUB_TOKEN", "inherited variables; to change it: --secret GITHUB_TOKEN=api.github.com"),
+        ("EDITOR_X", "inherited variables; to change it: --env EDITOR_X"),
+    ] {
+        let output = env.jail(["explain", name]);
+        assert!(output.ok().contains(want), "{name}: {output:#?}");
+    }
 }
