@@ -518,3 +518,22 @@ fn explain_says_of_a_variable_that_it_is_not_set_before_it_says_how_it_gets_in()
         assert!(output.ok().contains(want), "{name}: {output:#?}");
     }
 }
+
+#[test]
+fn the_jail_is_told_of_a_file_that_is_kept_out_with_what_keeps_it_out() {
+    let env = TestEnv::new();
+    env.file(env.home().join("there"), KEY);
+    for name in ["there", "gone"] {
+        env.config(&format!("[[secrets.files]]\npath = \"~/{name}\"\nmode = \"deny\"\n"));
+        let output = env.jail(["--", "cat", "/run/ai-jail/about"]);
+        let about = output.ok();
+        let path = env.home().join(name);
+        assert!(about.contains(&format!("[[secrets.files]]):\n  {}\n", path.display())), "{about}");
+        assert!(!about.contains("--deny") && !about.contains("cannot be read, written"), "{about}");
+    }
+    let denied = env.jail(["--deny", "*.pem", "--", "cat", "/run/ai-jail/about"]);
+    assert!(
+        denied.ok().contains("change --deny or filesystem.deny):\n  what matches *.pem\n"),
+        "{denied:#?}"
+    );
+}

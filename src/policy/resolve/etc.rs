@@ -334,12 +334,17 @@ fn covered(text: &mut String, facts: &Facts, hidden: &[Hidden]) {
             "masked by the user: something empty is in its place (ask the user to change --mask or filesystem.mask; do not commit it as empty)",
         ),
     ] {
-        let is_copy = |asked: &Asked| {
-            veil == Veil::Empty
-                && facts.secret_files.iter().any(|known| known.named.as_os_str() == asked.text)
+        let is_file = |asked: &Asked| {
+            facts.secret_files.iter().any(|known| known.named.as_os_str() == asked.text)
+                || veil == Veil::Closed && asked.origin.what.ends_with("secrets.files")
         };
-        let globs: Vec<&Asked> =
-            facts.asked.iter().filter(|asked| asked.veil == veil && !is_copy(asked)).collect();
+        let (files, globs): (Vec<&Asked>, Vec<&Asked>) =
+            facts.asked.iter().filter(|asked| asked.veil == veil).partition(|asked| is_file(asked));
+        if veil == Veil::Closed && !files.is_empty() {
+            // In the private home there is none, and nothing is in the way of one that is made there.
+            text.push_str("files of secrets that the user keeps out: what they hold outside is not here (ask the user to change mode = \"deny\" in [[secrets.files]]):\n");
+            list(text, files.iter().map(|file| PathBuf::from(&file.text)));
+        }
         if globs.is_empty() {
             continue;
         }
