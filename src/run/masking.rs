@@ -192,7 +192,7 @@ fn secrets(
                 .hint(kept_out(binding))
         };
         let value = SecretValue::new(std::mem::take(&mut *bytes)).map_err(|error| refused(&error))?;
-        warnings.extend(stripped(name, &value));
+        warnings.extend(stripped(name, &value).into_iter().chain(beyond_ascii(name, &value)));
         let taken: Vec<&Sentinel> = secrets.iter().map(|secret| &secret.sentinel).collect();
         let sentinel = sentinel(seed, name, &value, &taken).map_err(|error| refused(&error))?;
         late.environment.insert(name.clone(), sentinel.as_str().into());
@@ -227,6 +227,7 @@ fn secrets(
         let masked = mask_file(seed, &name, &content, &spec, &taken).map_err(|error| refused(&error))?;
         late.contents.insert(AtLaunch::Masked(position), masked.copy);
         warnings.extend(masked.found.iter().find_map(|(value, _)| stripped(&name, value)));
+        warnings.extend(masked.found.iter().find_map(|(value, _)| beyond_ascii(&name, value)));
         secrets.extend(masked.found.into_iter().map(|(value, sentinel)| Secret {
             name: name.clone(),
             value,
@@ -273,6 +274,17 @@ fn stripped(name: &str, value: &SecretValue) -> Option<String> {
         format!(
             "the value of {} begins or ends with white space, which HTTP strips from headers: the fake is not known there, and \
              the value is not put in; give it without",
+            escape(name)
+        )
+    })
+}
+
+/// What to say of a value whose bytes depend on who writes it: a header has no character set.
+fn beyond_ascii(name: &str, value: &SecretValue) -> Option<String> {
+    (!value.expose().is_ascii()).then(|| {
+        format!(
+            "the value of {} has signs beyond ASCII, which programs write in headers in more than one way: it is put in, and hidden in \
+             answers, where it is UTF-8; an answer that has it otherwise (as Latin-1) shows it to the jail; use one of ASCII",
             escape(name)
         )
     })

@@ -537,3 +537,23 @@ fn the_jail_is_told_of_a_file_that_is_kept_out_with_what_keeps_it_out() {
         "{denied:#?}"
     );
 }
+
+#[test]
+fn a_value_beyond_ascii_is_said_not_to_be_known_in_every_form() {
+    let value = "p\u{e4}ssw\u{f6}rd-\u{fc}\u{f1}icode-1234567890abcdef";
+    let env = TestEnv::new().var("ODD", value).var("TOKEN", KEY);
+    env.file(env.home().join("odd"), value);
+    let file = format!("{}=a.test", env.home().join("odd").display());
+    for (flag, bound, is_odd) in [
+        ("--secret", "ODD=a.test", true),
+        ("--secret-file", file.as_str(), true),
+        ("--secret", "TOKEN=a.test", false),
+    ] {
+        let output = env.jail([flag, bound, "--allow-host", "a.test", "--", "true"]);
+        output.ok();
+        let is_said = output.stderr.contains("has signs beyond ASCII")
+            && output.stderr.contains("shows it to the jail");
+        assert_eq!(is_said, is_odd, "{output:#?}");
+        assert!(!output.stderr.contains("1234567890abcdef"), "{output:#?}");
+    }
+}
