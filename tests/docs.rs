@@ -25,6 +25,33 @@ fn the_man_page_is_what_the_command_line_says() {
     assert!(there == page, "man/ai-jail.1 is out of date; run UPDATE_DOCS=1 cargo test --test docs");
 }
 
+/// Copied as it is an example of a secret works only where its host is allowed too.
+#[test]
+fn every_example_of_a_secret_allows_its_host() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for file in ["README.md", "docs/configuration.md"] {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        let mut blocks = 0;
+        for block in text.split("```").skip(1).step_by(2) {
+            let is_bound = |line: &&str| {
+                line.starts_with("ai-jail ")
+                    && ["--secret", "--env-file"].iter().any(|flag| line.contains(flag))
+            };
+            for line in block.lines().filter(is_bound) {
+                assert!(line.contains("--allow-host"), "{file}: {line}");
+                blocks += 1;
+            }
+            let is_table =
+                ["[secrets]", "[[secrets.files]]", "secrets."].iter().any(|key| block.contains(key));
+            if block.starts_with("toml") && is_table && block.contains("hosts") {
+                assert!(block.contains("allow"), "{file}: {block}");
+                blocks += 1;
+            }
+        }
+        assert!(blocks > 0, "{file}");
+    }
+}
+
 #[test]
 fn the_man_page_has_every_option_and_every_section() {
     let page = man_page().replace("\\-", "-");
