@@ -53,6 +53,10 @@ pub(super) fn error(error: &clap::Error) -> Error {
         ErrorKind::TooManyValues | ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
             Error::new(Kind::Usage, format!("{arg} takes another number of values"))
         }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            Error::new(Kind::Usage, "`quarantine` needs a subcommand")
+                .hint("write `ai-jail quarantine list`, `restore ID` or `drop ID`")
+        }
         ErrorKind::InvalidUtf8 => Error::new(Kind::Usage, "a value is not UTF-8")
             .because("only paths, the command and its arguments may be other bytes"),
         _ => Error::new(Kind::Usage, "the command line cannot be read")

@@ -135,7 +135,13 @@ pub fn host(text: &str) -> Result<String, Problem> {
 
 /// Reads a host pattern of `allow` or `deny`.
 pub fn host_pattern(text: &str) -> Result<HostPattern, Problem> {
-    HostPattern::parse(text).map_err(|error| Problem::new(error.to_string()))
+    HostPattern::parse(text).map_err(|error| {
+        let problem = Problem::new(error.to_string());
+        match text.contains([',', ';', ' ']) {
+            true => problem.hint("it is one host; of several each is given by itself"),
+            false => problem,
+        }
+    })
 }
 
 /// Fails on a NUL byte, which no argument and no variable can hold.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 
 use crate::plan::operation::{Access, BindSource, BwrapOp, DoorOp};
@@ -60,8 +61,10 @@ pub fn read(host: &Host, project: &Path, tools: &[PathBuf], java: bool) -> Found
         Some(path) => match pem(path) {
             Some(text) => Some((path, text)),
             None => {
+                let is_missing = path.symlink_metadata().is_err_and(|error| error.kind() == NotFound);
+                let why = if is_missing { "there is no such file" } else { "it is not a readable PEM file" };
                 warning = Some(format!(
-                    "SSL_CERT_FILE={} cannot be used: it is not a readable PEM file",
+                    "SSL_CERT_FILE={} cannot be used: {why}",
                     crate::sanitize::escape(path.as_os_str())
                 ));
                 None

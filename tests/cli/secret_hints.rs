@@ -557,3 +557,26 @@ fn a_value_beyond_ascii_is_said_not_to_be_known_in_every_form() {
         assert!(!output.stderr.contains("1234567890abcdef"), "{output:#?}");
     }
 }
+
+#[test]
+fn a_slip_is_told_with_what_was_wrong() {
+    let env = TestEnv::new().var("SSL_CERT_FILE", "/nonexistent/ca.pem");
+    let directory = env.dir(env.home().join("keys"));
+    for (args, want, not) in [
+        (&["quarantine"][..], "quarantine list", "Show, bring back"),
+        (&["--allow-host", "a.test,b.test", "--", "true"], "of several each is given by itself", "--secret"),
+        (
+            &["--env-file", directory.to_str().expect("UTF-8"), "--", "true"],
+            "it is not a regular file",
+            "chmod",
+        ),
+    ] {
+        let output = env.jail(args);
+        assert!(output.refused().contains(want) && !output.stderr.contains(not), "{args:?}: {output:#?}");
+    }
+    let missing = env.jail(["--", "true"]);
+    assert!(
+        missing.stderr.contains("SSL_CERT_FILE=/nonexistent/ca.pem cannot be used: there is no such file"),
+        "{missing:#?}"
+    );
+}

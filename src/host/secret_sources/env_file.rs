@@ -37,8 +37,11 @@ pub(super) fn read(path: &Path, written: &Written) -> Result<BTreeMap<String, By
         other => other.map_err(|error| unreadable(path, error))?,
     };
     let metadata = file.metadata().map_err(|error| unreadable(path, error))?;
+    // A directory with that mode could not be entered.
     if !metadata.is_file() {
-        return refuse("it is not a regular file");
+        return Err(
+            refused(path, "it is not a regular file").hint("name a file of your own, outside the project")
+        );
     }
     if metadata.uid() != rustix::process::geteuid().as_raw() {
         return refuse("it belongs to somebody else");
