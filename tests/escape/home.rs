@@ -93,6 +93,41 @@ fn what_a_mount_in_the_home_needed_is_gone_with_it_and_not_taken_from_another_ja
     assert_eq!(left(), "keys\nkeys/deep\nkeys/deep/own\n");
 }
 
+/// What the README says of `~/.git-credentials`.
+#[test]
+fn git_reads_a_store_of_credentials_with_fakes() {
+    let readme = include_str!("../../README.md").replace('\n', " ");
+    let way = readme.split_once("credential.helper='").expect("the README says how").1;
+    let helper = format!("credential.helper={}", way.split_once('\'').expect("a quote").0);
+    let password = "ghp_R3aLvAlUe0123456789ABCdefghijklmnop";
+    let env = TestEnv::new();
+    env.file(env.home().join(".git-credentials"), format!("https://me:{password}@git.example.com\n"));
+    env.config(
+        "[network]\nallow = [\"git.example.com\"]\n[[secrets.files]]\npath = \"~/.git-credentials\"\n\
+         hosts = [\"git.example.com\"]\nextract = '://[^:@/]*:([^@/]+)@'\n",
+    );
+    let ask = |verb: &str, helper: &str| {
+        let script = format!(
+            "printf 'protocol=https\\nhost=git.example.com\\nusername=me\\npassword=%s\\n\\n' \"$P\" | \
+             git -c '{helper}' credential {verb}"
+        );
+        env.jail([
+            "--env",
+            "P=x",
+            "--",
+            "sh",
+            "-c",
+            &script.replace(if verb == "fill" { "password=%s\\n" } else { "\0" }, ""),
+        ])
+    };
+    let filled = ask("fill", &helper);
+    assert!(filled.ok().contains("password=ghp_") && !filled.stdout.contains(password), "{filled:#?}");
+    let approved = ask("approve", &helper);
+    assert!(!approved.stderr.contains("fatal"), "{approved:#?}");
+    let stored = ask("approve", "credential.helper=store");
+    assert!(stored.stderr.contains("unable to write credential store"), "control: {stored:#?}");
+}
+
 #[test]
 fn a_cache_lies_in_the_toolchain_that_is_shown_only_as_it_is() {
     let env = TestEnv::new();
