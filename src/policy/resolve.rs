@@ -68,6 +68,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
     let proc_view = proc_view(settings, landlock_abi)?;
     warnings.extend(proc_view.weaker().map(str::to_owned));
     warnings.extend(terminal::weaker(&settings.terminal));
+    let credentials = etc::Credentials { bound: &bound, environment: &environment };
     let cwd = if facts.cwd.starts_with(&facts.project) { facts.cwd.clone() } else { facts.project.clone() };
     Ok(Policy {
         profile: settings.profile.clone(),
@@ -79,16 +80,7 @@ pub fn resolve(settings: &Settings, facts: &Facts) -> Result<Policy> {
         argv: facts.argv.clone(),
         agent: facts.agent.as_ref().map(|agent| agent.name.0.clone()),
         system: facts.system.clone(),
-        made: etc::made(
-            settings,
-            facts,
-            &network,
-            &protected,
-            &secrets,
-            &bound,
-            &covers.hidden,
-            &environment,
-        ),
+        made: etc::made(settings, facts, &network, &protected, &secrets, &credentials, &covers.hidden),
         hidden: covers.hidden,
         asked: facts.asked.clone(),
         secrets,

@@ -31,6 +31,21 @@ const GIT_EXCLUDES: &str = "/run/ai-jail/gitignore";
 /// What the agent is told. It is also what stands in the place of a socket or FIFO that appeared and is not the jail's.
 pub(crate) const ABOUT: &str = "/run/ai-jail/about";
 
+/// The credentials that the jail has.
+pub(super) struct Credentials<'a> {
+    /// Fakes.
+    pub(super) bound: &'a Bound,
+    /// Variables, some of which may be real ones.
+    pub(super) environment: &'a BTreeMap<String, Sourced<OsString>>,
+}
+
+impl Credentials<'_> {
+    /// The variables that are called like credentials and are no fakes: the user passes them on as they are.
+    fn real(&self) -> impl Iterator<Item = &String> {
+        self.environment.keys().filter(|name| env::looks_secret(name) && env::own_reason(name).is_none())
+    }
+}
+
 /// Path and content of each.
 pub(super) fn made(
     settings: &Settings,
@@ -38,9 +53,8 @@ pub(super) fn made(
     network: &NetworkRule,
     protected: &[ProtectedPath],
     secrets: &[SecretRule],
-    bound: &Bound,
+    credentials: &Credentials<'_>,
     hidden: &[Hidden],
-    environment: &BTreeMap<String, Sourced<OsString>>,
 ) -> Vec<(PathBuf, Vec<u8>)> {
     let user = &facts.user;
     let (uid, gid, name, group) = (user.uid, user.gid, &user.name, &user.group);
@@ -68,7 +82,7 @@ pub(super) fn made(
         ("/etc/resolv.conf", resolver),
         ("/etc/machine-id", format!("{}\n", machine_id(&facts.project))),
         (GIT_CONFIG, git_config(&facts.git_config, secrets)),
-        (ABOUT, about(settings, facts, network, protected, secrets, bound, hidden, environment)),
+        (ABOUT, about(settings, facts, network, protected, secrets, credentials, hidden)),
     ];
     let mut files: Vec<(PathBuf, Vec<u8>)> =
         made.drain(..).map(|(path, text)| (PathBuf::from(path), text.into_bytes())).collect();
@@ -154,9 +168,8 @@ fn about(
     network: &NetworkRule,
     protected: &[ProtectedPath],
     secrets: &[SecretRule],
-    bound: &Bound,
+    credentials: &Credentials<'_>,
     hidden: &[Hidden],
-    environment: &BTreeMap<String, Sourced<OsString>>,
 ) -> String {
     let mut text = String::from(
         "You are inside ai-jail: a sandbox that the Linux kernel enforces. What is missing here was left out on purpose;\n\
@@ -210,8 +223,8 @@ fn about(
             }
         }
     }
-    real(&mut text, environment);
-    fakes(&mut text, bound, network, has_real(environment));
+    real(&mut text, credentials);
+    fakes(&mut text, credentials, network);
     if secrets.iter().any(SecretRule::is_masked) {
         let ask = if lockdown { "" } else { ";\nask the user for --ro FILE when you need one" };
         text.push_str(&format!(
@@ -262,17 +275,9 @@ fn http(text: &mut String, policy: &NetPolicy) {
     }
 }
 
-/// The variables of the jail that are called like credentials and are no fakes: the user passes them on as they are.
-fn credentials(environment: &BTreeMap<String, Sourced<OsString>>) -> impl Iterator<Item = &String> {
-    environment.keys().filter(|name| env::looks_secret(name) && env::own_reason(name).is_none())
-}
-
-fn has_real(environment: &BTreeMap<String, Sourced<OsString>>) -> bool {
-    credentials(environment).next().is_some()
-}
-
-fn real(text: &mut String, environment: &BTreeMap<String, Sourced<OsString>>) {
-    let names: Vec<String> = credentials(environment).map(|name| escape(name).to_string()).collect();
+/// Which variables are real credentials.
+fn real(text: &mut String, credentials: &Credentials<'_>) {
+    let names: Vec<String> = credentials.real().map(|name| escape(name).to_string()).collect();
     if !names.is_empty() {
         text.push_str(&format!(
             "real secrets: the user gives these variables as they are, and no fakes of them; do not write or send their values where they\n\
@@ -283,9 +288,9 @@ fn real(text: &mut String, environment: &BTreeMap<String, Sourced<OsString>>) {
 }
 
 /// Which secrets are fakes, and where they work. Values are said nowhere.
-fn fakes(text: &mut String, bound: &Bound, network: &NetworkRule, has_real: bool) {
-    let mut masked = bound.masked().peekable();
-    if masked.peek().is_none() && has_real {
+fn fakes(text: &mut String, credentials: &Credentials<'_>, network: &NetworkRule) {
+    let mut masked = credentials.bound.masked().peekable();
+    if masked.peek().is_none() && credentials.real().next().is_some() {
         return;
     }
     if masked.peek().is_none() {
