@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::egress::decide::{Allowed, Decision, Denial, decide};
 use crate::egress::inspect::Inspector;
 use crate::egress::limits::{
-    CLIENTS_IN_SIXTEEN, Deadlines, ENOUGH, LISTENERS_FOR_EXACT, MAX_CONNECTIONS, MAX_INSPECTED,
+    CLIENTS_IN_SIXTEEN, Deadlines, ENOUGH, LISTENERS_FOR_EXACT, MAX_CONNECTIONS, MAX_H2_HELD, MAX_INSPECTED,
     MAX_INSPECTED_H2, MAX_LARGE_HEADS, MAX_LATE_LISTENERS, MAX_LOOKUPS, RESERVED_DESCRIPTORS,
 };
 use crate::egress::names::{NamePool, Owner};
@@ -48,6 +48,8 @@ pub(super) struct Gate {
     pub(super) inspected: Arc<Semaphore>,
     /// A permit for each of these that speaks HTTP/2.
     pub(super) inspected_h2: Arc<Semaphore>,
+    /// A permit for each byte of bodies in HTTP/2 that a connection holds beyond its share.
+    pub(super) held: Arc<Semaphore>,
     pub(super) lookup: Arc<dyn Lookup>,
     /// The address that a client connected to. The listeners are bound to 0.0.0.0, so it is the socket's own.
     pub(super) original: fn(&TcpStream) -> io::Result<SocketAddr>,
@@ -85,6 +87,7 @@ impl Gate {
             inspector: None,
             inspected: Arc::new(Semaphore::new(MAX_INSPECTED)),
             inspected_h2: Arc::new(Semaphore::new(MAX_INSPECTED_H2)),
+            held: Arc::new(Semaphore::new(MAX_H2_HELD)),
             lookup: Arc::new(SystemLookup),
             original: TcpStream::local_addr,
             observer,

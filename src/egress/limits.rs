@@ -65,9 +65,9 @@ pub const INSPECT_READ: usize = 64 * 1024;
 pub const MAX_INSPECTED: usize = 2048;
 
 /// Of these, the ones that speak HTTP/2; further ones wait. An idle one costs 100 KiB. When a client and a host work together
-/// to stand still wherever they can, one holds up to 12 MiB: [`H2_HEADS`] and the frames of [`H2_BACKLOG`] in each direction,
-/// [`H2_CONNECTION_WINDOW`] from the client and from each of [`MAX_H2_HOSTS`] connections, and what the library needs for
-/// [`MAX_H2_STREAMS`].
+/// to stand still wherever they can, one holds up to 16 MiB, besides what it has of [`MAX_H2_HELD`]: [`H2_HEADS`] and
+/// [`H2_OWN_HELD`] in each direction, [`MAX_TRAILERS`] and two frames for each request, [`H2_BACKLOG`] and two MiB of compressed headers'
+/// tables for the client and for each of [`MAX_H2_HOSTS`] connections.
 pub const MAX_INSPECTED_H2: usize = 128;
 
 /// Connections to the host at once, for one connection of HTTP/2 from the jail: the one that takes requests, and those on
@@ -76,11 +76,20 @@ pub const MAX_H2_HOSTS: usize = 3;
 
 /// Requests at once on one connection of HTTP/2. Browsers and gRPC open about a hundred.
 pub const MAX_H2_STREAMS: u32 = 128;
-/// Bytes on their way that a stream of HTTP/2 may have, and a connection with all of its streams: enough for 100 MB/s over
-/// 5 ms.
-pub const H2_STREAM_WINDOW: u32 = 512 * 1024;
-/// See [`H2_STREAM_WINDOW`].
-pub const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Bytes on their way that a stream of HTTP/2 may have: enough for 100 MB/s over 10 ms.
+pub const H2_STREAM_WINDOW: u32 = 1024 * 1024;
+/// The same for a connection with all of its streams: one that nobody reads leaves room for others.
+pub const H2_CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
+
+/// Bytes of bodies that a connection of HTTP/2 may hold in each direction whatever others hold, until their receivers take them.
+pub const H2_OWN_HELD: usize = 1024 * 1024;
+/// Bytes of bodies that all connections may hold together beyond that. A stream that would need more is reset.
+pub const MAX_H2_HELD: usize = 256 * 1024 * 1024;
+/// Bytes of a body's frame that are copied, since the buffer that it was read with is kept as long as any part of it.
+pub const H2_COPIED: usize = 8 * 1024;
+/// Bytes of trailers with [`H2_FIELD`] for each.
+pub const MAX_TRAILERS: usize = 16 * 1024;
+
 /// Bytes that a stream of HTTP/2 may hold for a receiver that stands still. More was measured, and is not faster.
 pub const H2_BUFFER: usize = 64 * 1024;
 

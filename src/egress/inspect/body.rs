@@ -8,17 +8,17 @@ use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::egress::limits::{H2_FIELD, MAX_HEADERS, SMALL_HEAD};
+use crate::egress::limits::{H2_FIELD, MAX_HEADERS};
 use crate::egress::rewrite::is_trailer;
 use crate::secrets::{Stream, Vault};
 
-use self::incoming::Part;
+use self::incoming::{Cut, Part};
 use super::Session;
 use super::h2::Backlog;
 
 mod incoming;
 
-pub(super) use self::incoming::Incoming;
+pub(super) use self::incoming::{Held, Incoming};
 
 /// Which way a body goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,20 +67,17 @@ pub(super) async fn pass(
                     Some(rest) if !rest.is_empty() => [out, rest].concat().into(),
                     _ => out,
                 };
-                put(to, backlog, out, last, &mut from).await?;
+                let sent = put(to, backlog, out, last, &mut from).await;
+                if let Some(why) = from.cut_by_us() {
+                    return Err(cut(session, way, to, why));
+                }
+                sent?;
                 from.release(count);
                 if last {
                     return Ok(());
                 }
             }
             Ok(Part::End(trailers)) => {
-                if trailers.as_ref().is_some_and(|trailers| is_too_large(trailers, SMALL_HEAD)) {
-                    if way == Way::Down {
-                        session.unreachable("the trailers of its answer are too large");
-                    }
-                    to.send_reset(Reason::INTERNAL_ERROR);
-                    return Err(Broken);
-                }
                 let trailers = trailers.map(|trailers| passed(session, way, trailers));
                 let rest = rest(session, way, search.take());
                 return match trailers.filter(|trailers| !trailers.is_empty()) {
@@ -95,7 +92,8 @@ pub(super) async fn pass(
                     None => put(to, backlog, rest, true, &mut from).await,
                 };
             }
-            Err(error) => return Err(broke(to, &error)),
+            Err(Cut::Sender(error)) => return Err(broke(to, &error)),
+            Err(Cut::Ours(why)) => return Err(cut(session, way, to, why)),
         }
     }
 }
@@ -105,6 +103,14 @@ fn broke(to: &mut SendStream<Bytes>, error: &h2::Error) -> Broken {
     // Some clients take CANCEL and NO_ERROR for the end of a body: only what the sender itself said of this stream goes on.
     let said = error.reason().filter(|_| error.is_reset() && error.is_remote());
     to.send_reset(said.unwrap_or(Reason::INTERNAL_ERROR));
+    Broken
+}
+
+/// What is passed on is not to go on: neither side must take it for the whole.
+fn cut(session: &Session, way: Way, to: &mut SendStream<Bytes>, why: &str) -> Broken {
+    let whose = if way == Way::Up { "a request" } else { "an answer" };
+    session.tell_failed(format!("ai-jail: {whose} of {} was cut: {why}", session.target));
+    to.send_reset(Reason::INTERNAL_ERROR);
     Broken
 }
 
@@ -122,6 +128,9 @@ async fn put(
             0 => {
                 let room = poll_fn(|context| {
                     from.gather(context);
+                    if from.cut_by_us().is_some() {
+                        return Poll::Ready(None);
+                    }
                     to.poll_capacity(context)
                 });
                 room.await.ok_or(Broken)?.map_err(|_| Broken)?
@@ -133,11 +142,10 @@ async fn put(
         if !part.is_empty() {
             let gone = |context: &mut Context<'_>| {
                 from.gather(context);
-                to.poll_reset(context).is_ready()
+                from.cut_by_us().is_some() || to.poll_reset(context).is_ready()
             };
             let room = backlog.room_unless(part.len(), gone).await.ok_or(Broken)?;
-            to.send_data(part, ends).map_err(|_| Broken)?;
-            room.take();
+            to.send_data(room.keep(part), ends).map_err(|_| Broken)?;
         }
         if ends {
             return Ok(());
@@ -186,6 +194,23 @@ fn passed(session: &Session, way: Way, trailers: HeaderMap) -> HeaderMap {
 /// Bytes that headers or trailers take, at most.
 pub(super) fn weight(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + H2_FIELD).sum()
+}
+
+/// The same headers, which hold nothing of the buffers that they were read with.
+pub(super) fn copied(headers: &HeaderMap) -> HeaderMap {
+    let mut copy = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        // A value that was read is one.
+        let Ok(mut with) = HeaderValue::from_bytes(value.as_bytes()) else { continue };
+        with.set_sensitive(value.is_sensitive());
+        copy.append(copied_name(name), with);
+    }
+    copy
+}
+
+/// The same name, likewise.
+pub(super) fn copied_name(name: &HeaderName) -> HeaderName {
+    HeaderName::from_bytes(name.as_str().as_bytes()).unwrap_or_else(|_| name.clone())
 }
 
 /// Whether there are more fields than in HTTP/1, or they are longer than `limit` as HTTP/2 counts it (RFC 9113, 6.5.2).

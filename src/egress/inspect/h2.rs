@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::client::ResponseFuture;
@@ -28,10 +28,9 @@ use crate::policy::http_rule::{HttpDecision, decide_request};
 use crate::secrets::Stream;
 
 pub(super) use self::backlog::Backlog;
-use self::backlog::Room;
 use self::host::{Host, Sent, Unsent};
 use self::refusal::{Asked, PERMISSION_DENIED, UNAVAILABLE, refusal, say};
-use super::body::{Incoming, Way, is_too_large, pass, scrub, weight};
+use super::body::{Held, Incoming, Way, copied, copied_name, is_too_large, pass, scrub, weight};
 use super::head::{HTTPS_PORT, asks_for_part, host_of, is_left_out};
 use super::{Outside, Session, Unreachable};
 
@@ -40,6 +39,7 @@ mod host;
 mod paced;
 mod refusal;
 mod slots;
+mod words;
 
 /// The tasks of a connection, which end with it.
 #[derive(Clone, Default)]
@@ -71,6 +71,9 @@ struct Served {
     /// Bytes that heads of requests may take until they are sent, and those of answers.
     requests: Semaphore,
     answers: Semaphore,
+    /// What bodies may hold in each direction.
+    up: Arc<Held>,
+    down: Arc<Held>,
 }
 
 /// Serves `client`.
@@ -105,6 +108,8 @@ where
         backlog,
         requests: Semaphore::new(H2_HEADS),
         answers: Semaphore::new(H2_HEADS),
+        up: Held::new(&session.gate.held),
+        down: Held::new(&session.gate.held),
     });
     let mut leaves = false;
     loop {
@@ -158,7 +163,7 @@ impl Served {
     async fn answer(&self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
         let session = &self.session;
         let (parts, body) = request.into_parts();
-        let mut body = Incoming::new(body);
+        let mut body = Incoming::new(body, &self.up);
         let asked = Asked::of(&parts);
         let refused_with = |status: StatusCode, why: &str| {
             refusal(status, format!("ai-jail: the request is refused: {why}"), asked, UNAVAILABLE)
@@ -195,7 +200,7 @@ impl Served {
             Err(why) => return say(&mut respond, refused(why)),
         };
         let no_answer = |error: &h2::Error| {
-            let line = session.unreachable(&format!("it gave no answer ({error})")).to_string();
+            let line = session.unreachable(&format!("it gave no answer ({})", words::why(error))).to_string();
             refusal(StatusCode::BAD_GATEWAY, line, asked, UNAVAILABLE)
         };
         let sent = {
@@ -245,9 +250,9 @@ impl Served {
                         let size = weight(interim.headers());
                         let Some(left) = room.checked_sub(size) else { break };
                         room = left;
-                        let sent = self.room(size, &mut respond).await?;
+                        *interim.headers_mut() = copied(interim.headers());
+                        // Waiting for room would gather those that come after it.
                         respond.send_informational(interim).ok()?;
-                        sent.take();
                         session.activity.touch();
                     }
                     Next::Answer(answer) => return self.pass(answer, &mut respond, asked).await,
@@ -278,11 +283,6 @@ impl Served {
         drop(slot);
     }
 
-    /// Room for what the client gets, unless it leaves.
-    async fn room(&self, bytes: usize, respond: &mut SendResponse<Bytes>) -> Option<Room<'_>> {
-        self.backlog.room_unless(bytes, |context| respond.poll_reset(context).is_ready()).await
-    }
-
     /// The request as the host gets it, and what its body is searched with.
     fn outgoing(&self, parts: Parts, has_body: bool) -> Result<(Request<()>, Option<Stream>), &'static str> {
         const UNFIT: &str = "with its secret it would be malformed";
@@ -301,7 +301,7 @@ impl Served {
             let with = outgoing.header(name.as_str(), value.as_bytes());
             let mut with = HeaderValue::from_bytes(&with).map_err(|_| UNFIT)?;
             with.set_sensitive(value.is_sensitive());
-            headers.append(name, with);
+            headers.append(copied_name(name), with);
         }
         let noted = outgoing.noted();
         if !noted.used.is_empty() || session.bound && has_body {
@@ -349,9 +349,16 @@ impl Served {
             return None;
         }
         self.clean(&mut parts.headers);
+        // What waits holds no more than it weighs.
+        parts.headers = copied(&parts.headers);
         session.activity.touch();
         let search = if session.bound { session.inspector.vault.scrub() } else { None };
-        let room = self.room(size, respond).await?;
+        let mut body = Incoming::new(body, &self.down);
+        let gone = |context: &mut Context<'_>| {
+            body.gather(context);
+            respond.poll_reset(context).is_ready()
+        };
+        let room = self.backlog.room_unless(size, gone).await?;
         drop(held);
         let Ok(mut down) = respond.send_response(Response::from_parts(parts, ()), ends) else {
             // What a client may not be told, such as headers about a connection.
@@ -361,7 +368,6 @@ impl Served {
         room.take();
         if !ends {
             // Both sides know how it ended.
-            let body = Incoming::new(body);
             pass(session, Way::Down, body, &mut down, &self.backlog, search).await.ok()?;
         }
         Some(down)

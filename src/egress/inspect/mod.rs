@@ -191,6 +191,8 @@ impl Session {
     /// The line for a client, which the observer hears too.
     fn unreachable(&self, why: &str) -> Unreachable {
         let line = format!("ai-jail: {} is allowed, but {why}", self.target);
+        // Whatever the host had a part in.
+        let line = String::from_utf8_lossy(&self.inspector.vault.scrub_value(line.as_bytes())).into_owned();
         self.tell_failed(line.clone());
         Unreachable(line)
     }

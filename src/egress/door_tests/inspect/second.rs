@@ -12,6 +12,7 @@ use super::*;
 mod crowded;
 mod farewell;
 mod large;
+mod still;
 mod streams;
 
 type Sender = hyper::client::conn::http2::SendRequest<Full<Bytes>>;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::egress::limits::{H2_BACKLOG, H2_FRAME};
 
@@ -15,7 +16,8 @@ use super::paced::Paced;
 
 /// See the module.
 pub(in crate::egress::inspect) struct Backlog {
-    room: Semaphore,
+    room: Arc<Semaphore>,
+    /// What heads and trailers take that were given; of what a frame of a body takes, the frame itself keeps account.
     given: AtomicUsize,
     /// The other side took all that was to be sent.
     flushed: Arc<AtomicBool>,
@@ -24,7 +26,7 @@ pub(in crate::egress::inspect) struct Backlog {
 impl Backlog {
     pub(super) fn new() -> Self {
         Self {
-            room: Semaphore::new(H2_BACKLOG),
+            room: Arc::new(Semaphore::new(H2_BACKLOG)),
             given: AtomicUsize::new(0),
             flushed: Arc::new(AtomicBool::new(false)),
         }
@@ -60,7 +62,7 @@ impl Backlog {
     /// Room for a frame of `bytes`, as soon as there is; `None` when the connection has ended.
     pub(super) async fn room(&self, bytes: usize) -> Option<Room<'_>> {
         let weight = (bytes + H2_FRAME).min(H2_BACKLOG);
-        let permit = self.room.acquire_many(weight as u32).await.ok()?;
+        let permit = Arc::clone(&self.room).acquire_many_owned(weight as u32).await.ok()?;
         Some(Room { backlog: self, permit })
     }
 
@@ -83,14 +85,31 @@ impl Backlog {
 #[must_use]
 pub(in crate::egress::inspect) struct Room<'b> {
     backlog: &'b Backlog,
-    permit: SemaphorePermit<'b>,
+    permit: OwnedSemaphorePermit,
 }
 
 impl Room<'_> {
-    /// The library was given the frame.
+    /// The library was given a head or trailers.
     pub(in crate::egress::inspect) fn take(self) {
         self.backlog.given.fetch_add(self.permit.num_permits(), Ordering::Relaxed);
         self.permit.forget();
+    }
+
+    /// `data` for a frame of a body, which takes room until nothing is left of it: the receiver's window may shrink while it
+    /// waits, and then it stays when all else is sent.
+    pub(in crate::egress::inspect) fn keep(self, data: Bytes) -> Bytes {
+        Bytes::from_owner(Kept { data, _permit: self.permit })
+    }
+}
+
+struct Kept {
+    data: Bytes,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
     }
 }
 
@@ -114,6 +133,13 @@ mod tests {
         flushed(true);
         assert_eq!(backlog.room.available_permits(), H2_BACKLOG);
         drop(backlog.room(1000).await);
+        let frame = backlog.room(3).await.unwrap().keep(Bytes::from("abc"));
+        flushed(true);
+        let (kept, part) = (backlog.room.available_permits(), frame.slice(2..));
+        drop(frame);
+        assert_eq!((kept, backlog.room.available_permits(), &part[..]), (kept, kept, &b"c"[..]));
+        assert!(kept < H2_BACKLOG);
+        drop(part);
         assert_eq!(backlog.room.available_permits(), H2_BACKLOG);
         // More than there is at all is what there is.
         let all = backlog.room(2 * H2_BACKLOG).await.unwrap();

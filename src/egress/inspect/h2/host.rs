@@ -23,7 +23,8 @@ use crate::tls::roots::Offer;
 use super::super::{Outside, Session, Unreachable};
 use super::Tasks;
 use super::backlog::Backlog;
-use super::slots::{Slot, Slots};
+use super::slots::{Slot, Slots, UNTOLD};
+use super::words;
 
 /// Connections that one request is tried on of which the host takes nothing at all.
 const TRIES: usize = 3;
@@ -172,8 +173,7 @@ async fn begin(
     let backlog = Backlog::new();
     let handshake = Builder::new()
         .enable_push(false)
-        // The others wait until the host said how many it takes at once.
-        .initial_max_send_streams(1)
+        .initial_max_send_streams(UNTOLD)
         .max_header_list_size(MAX_HEAD as u32)
         .initial_window_size(H2_STREAM_WINDOW)
         .initial_connection_window_size(H2_CONNECTION_WINDOW)
@@ -184,7 +184,7 @@ async fn begin(
     let (sender, mut connection) = match timeout(deadlines.connect, handshake).await {
         Ok(Ok(begun)) => begun,
         Ok(Err(error)) => {
-            return Err(session.unreachable(&format!("it does not speak HTTP/2 ({error})")));
+            return Err(session.unreachable(&format!("it does not speak HTTP/2 ({})", words::why(&error))));
         }
         Err(_) => {
             return Err(session.unreachable("it does not speak HTTP/2 (it took too long)"));
@@ -200,6 +200,11 @@ async fn begin(
                 (polled, connection.max_concurrent_send_streams())
             })
         });
+        let silent = async {
+            sleep(deadlines.connect).await;
+            told.wait_no_longer();
+            std::future::pending::<()>().await;
+        };
         // A host that said farewell and reads nothing would keep what is still to be sent to it.
         let left = async {
             told.left().await;
@@ -207,6 +212,7 @@ async fn begin(
         };
         tokio::select! {
             () = works => {}
+            () = silent => {}
             () = left => {}
         }
         told.end();

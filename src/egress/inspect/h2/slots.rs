@@ -13,6 +13,9 @@ use crate::egress::limits::MAX_H2_STREAMS;
 
 use super::backlog::{Backlog, Room};
 
+/// What the library is told that a host takes at once, until the host has said so: no host says this.
+pub(super) const UNTOLD: usize = usize::MAX - 1;
+
 /// See the module.
 pub(super) struct Slots {
     count: Mutex<Count>,
@@ -24,8 +27,10 @@ struct Count {
     open: usize,
     /// Of these, the ones that have ended, and of which something may still be to be sent.
     leaving: usize,
-    /// As many as the host takes at once, as far as is known.
+    /// As many as the host takes at once, as the library has it.
     most: usize,
+    /// As many as it gets until it has said so.
+    untold: usize,
     /// Whether it took any.
     used: bool,
     /// By which requests are sent, until the connection takes no more.
@@ -34,7 +39,7 @@ struct Count {
 
 impl Slots {
     pub(super) fn new(backlog: Backlog, sender: SendRequest<Bytes>) -> Self {
-        let count = Count { open: 0, leaving: 0, most: 0, used: false, sender: Some(sender) };
+        let count = Count { open: 0, leaving: 0, most: 0, untold: 1, used: false, sender: Some(sender) };
         Self { count: Mutex::new(count), backlog, changed: Notify::new() }
     }
 
@@ -60,7 +65,6 @@ impl Slots {
     ) -> T {
         let leaving = self.count().leaving;
         let (polled, most) = self.backlog.around(|| poll(context));
-        let most = most.min(MAX_H2_STREAMS as usize);
         // What was to be sent was sent, also of those that were leaving before.
         let gone = if self.backlog.is_flushed() { leaving } else { 0 };
         let mut count = self.count();
@@ -82,6 +86,12 @@ impl Slots {
         polled
     }
 
+    /// The host does not say how many it takes: as many as it likes (RFC 9113, 6.5.2).
+    pub(super) fn wait_no_longer(&self) {
+        self.count().untold = usize::MAX;
+        self.changed.notify_waiters();
+    }
+
     /// The connection has ended.
     pub(super) fn end(&self) {
         self.count().sender = None;
@@ -95,7 +105,8 @@ impl Slots {
             if count.sender.is_none() {
                 return Some(None);
             }
-            if count.open >= count.most {
+            let most = if count.most == UNTOLD { count.untold } else { count.most };
+            if count.open >= most.min(MAX_H2_STREAMS as usize) {
                 return None;
             }
             count.open += 1;

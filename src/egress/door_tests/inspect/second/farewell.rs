@@ -12,6 +12,30 @@ fn farewell(last: u32) -> Vec<u8> {
     frame(7, 0, 0, &[last.to_be_bytes(), [0; 4]].concat())
 }
 
+#[tokio::test]
+async fn what_a_host_says_with_its_farewell_is_not_told() {
+    let world = ca();
+    let addr = secure(&world, HOST, Alpn::Http2, |stream| async move {
+        // ENHANCE_YOUR_CALM, and why.
+        let why = [&[0; 4][..], &[0, 0, 0, 11], VALUE.as_bytes()].concat();
+        let _ = answer_raw(stream, |_| frame(7, 0, 0, &why)).await;
+    })
+    .await;
+    let read = read(addr, &world);
+    let mut sender = raw_client(&read).await;
+    let (response, _) = sender.send_request(post("/"), true).unwrap();
+    let answer = timeout(PATIENCE, response).await.unwrap().unwrap();
+    assert_eq!(answer.status().as_u16(), 502);
+    let line = answer.into_body().data().await.unwrap().unwrap();
+    let line = String::from_utf8_lossy(&line).into_owned();
+    assert!(
+        line.contains("it gave no answer (it said: detected excessive load generating behavior)"),
+        "{line}"
+    );
+    let told = format!("{:?}", read.jail.seen.verdicts());
+    assert!(told.contains("it gave no answer") && !told.contains(VALUE), "{told}");
+}
+
 /// An origin that begins an answer on each connection, never ends it, and says farewell. It counts the connections at once.
 async fn lingering(world: &SessionCa) -> (SocketAddr, Arc<AtomicUsize>) {
     let connections = Arc::new(AtomicUsize::new(0));

@@ -1,6 +1,7 @@
 //! HTTP/2 frame by frame: what comes before the answer, resets, windows, and connections that end.
 
 use super::*;
+use crate::egress::limits::H2_STREAM_WINDOW;
 
 pub(super) type Stream = server::TlsStream<TcpStream>;
 
@@ -217,14 +218,14 @@ async fn a_stream_that_nobody_reads_holds_its_host_back_and_no_other_stream() {
     let (response, _) = sender.send_request(post("/large"), true).unwrap();
     // Held, and not read.
     let _large = timeout(PATIENCE, response).await.unwrap().unwrap();
-    eventually(|| sent.load(Ordering::Relaxed) >= 1 << 19).await;
+    eventually(|| sent.load(Ordering::Relaxed) >= H2_STREAM_WINDOW as usize).await;
     for _ in 0..20 {
         let (response, _) = sender.send_request(post("/small"), true).unwrap();
         let mut body = timeout(PATIENCE, response).await.unwrap().unwrap().into_body();
         assert_eq!(body.data().await.unwrap().unwrap(), "small");
     }
     // Its window, what a stream may hold, and what the client's window takes.
-    assert!(sent.load(Ordering::Relaxed) < 1 << 20, "{sent:?} bytes were taken");
+    assert!(sent.load(Ordering::Relaxed) < 2 * H2_STREAM_WINDOW as usize, "{sent:?} bytes were taken");
 }
 
 /// Answers the one request of a connection, perhaps before it is whole, and says farewell.
