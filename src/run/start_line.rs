@@ -74,13 +74,13 @@ fn fakes(policy: &Policy) -> String {
     let verb = if names.len() == 1 { "is a fake" } else { "are fakes" };
     let named = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     let fakes = match names.len().saturating_sub(NAMED) {
-        _ if names.is_empty() => return String::new(),
-        0 => format!("{named} {verb}"),
-        more => format!("{named} and {more} more {verb}"),
+        _ if names.is_empty() => String::new(),
+        0 => format!("{named} {verb}; "),
+        more => format!("{named} and {more} more {verb}; "),
     };
-    let NetworkRule::Filtered(net) = &policy.network else { return format!("{fakes}; ") };
+    let NetworkRule::Filtered(net) = &policy.network else { return fakes };
     if net.inspect == Inspect::All {
-        return format!("{fakes}; ai-jail decrypts HTTPS to every host; ");
+        return format!("{fakes}ai-jail decrypts HTTPS to every host; ");
     }
     // What the jail cannot reach is not read; a warning says so.
     let bound = net.secret_hosts.iter().filter(|host| net.reaches(&host.value));
@@ -105,8 +105,9 @@ fn fakes(policy: &Policy) -> String {
     let registries = registries.difference(&others).count();
     read.extend(count(registries, "package registry", "package registries"));
     read.extend(count(others.len(), "host with HTTP rules", "hosts with HTTP rules"));
-    if read.is_empty() {
-        return format!("{fakes}; ");
+    // Registries alone are in every session, and get nothing put in.
+    if read.is_empty() || names.is_empty() && others.is_empty() {
+        return fakes;
     }
-    format!("{fakes}; ai-jail decrypts HTTPS to {}; ", read.join(", "))
+    format!("{fakes}ai-jail decrypts HTTPS to {}; ", read.join(", "))
 }

@@ -427,6 +427,19 @@ fn the_agent_and_the_user_are_told_what_is_a_fake() {
     );
     assert!(both.success() && both.stderr.contains(&said) && !both.stderr.contains("denied, "), "{both:#?}");
     assert!(!output.stdout.contains(KEY) && !output.stderr.contains(KEY));
+    // Also without any fake.
+    let ruled = env.jail(["--", "true"]);
+    let said = "; ai-jail decrypts HTTPS to 3 package registries, 2 hosts with HTTP rules; Landlock";
+    assert!(ruled.success() && ruled.stderr.contains(said), "{ruled:#?}");
+    env.config("[network]\ninspect = \"all\"\n");
+    let all = env.jail(["--", "true"]);
+    assert!(
+        all.success() && all.stderr.contains("; ai-jail decrypts HTTPS to every host; Landlock"),
+        "{all:#?}"
+    );
+    env.config("");
+    let registries = env.jail(["--", "true"]);
+    assert!(registries.success() && !registries.stderr.contains("decrypts"), "{registries:#?}");
     // Only what is reached is read: what is not allowed, denied or the jail's own is not.
     env.config("[network]\ntoolchain_hosts = false\nallow = [\"a.test\"]\ndeny = [\"d.test\"]\n");
     for (host, want) in [
