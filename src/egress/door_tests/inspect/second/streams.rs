@@ -357,3 +357,63 @@ async fn a_request_whose_body_may_carry_a_secret_asks_for_no_part() {
         assert_eq!(requests.recv().await.unwrap(), ends);
     }
 }
+
+#[tokio::test]
+async fn headers_pass_in_their_order_and_as_they_are_on_both_ways() {
+    // Several of a name, nothing, bytes beyond ASCII, and names that are no known ones.
+    let fields = || {
+        let values: [(&str, &[u8]); 8] = [
+            ("x-own", b"1"),
+            ("set-cookie", b"a=1"),
+            ("x-own", b""),
+            ("x-bytes", b"\x80\xff caf\xc3\xa9"),
+            ("set-cookie", b"b=2; Path=/"),
+            ("cookie", b"c=3"),
+            ("cookie", b"d=4"),
+            ("x-own", b"\ttab\t."),
+        ];
+        let mut headers = hyper::HeaderMap::new();
+        for (name, value) in values {
+            headers.append(name, hyper::header::HeaderValue::from_bytes(value).unwrap());
+        }
+        headers
+    };
+    let own = |headers: &hyper::HeaderMap| -> Vec<(String, Vec<u8>)> {
+        let ours = |name: &str| fields().contains_key(name);
+        let pairs = headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+        pairs.filter(|(name, _)| ours(name)).collect()
+    };
+    let world = ca();
+    let (sender, mut requests) = mpsc::unbounded_channel();
+    let addr = raw_h2(&world, move |mut connection| {
+        let sender = sender.clone();
+        async move {
+            while let Some(Ok((request, mut respond))) = connection.accept().await {
+                sender.send(request.headers().clone()).unwrap();
+                let mut answer = Response::new(());
+                *answer.headers_mut() = fields();
+                let mut body = respond.send_response(answer, false).unwrap();
+                let mut trailers = fields();
+                for name in ["set-cookie", "cookie"] {
+                    trailers.remove(name);
+                }
+                body.send_trailers(trailers).unwrap();
+            }
+        }
+    })
+    .await;
+    let read = read(addr, &world);
+    let mut sender = raw_client(&read).await;
+    let mut request = post("/");
+    *request.headers_mut() = fields();
+    let (response, _) = sender.send_request(request, true).unwrap();
+    let answer = timeout(PATIENCE, response).await.unwrap().unwrap();
+    let all = own(&fields());
+    assert_eq!(own(&requests.recv().await.unwrap()), all);
+    assert_eq!(own(answer.headers()), all);
+    let mut body = answer.into_body();
+    assert!(body.data().await.is_none());
+    let trailers = body.trailers().await.unwrap().unwrap();
+    let others: Vec<_> = all.into_iter().filter(|(name, _)| !name.ends_with("cookie")).collect();
+    assert_eq!(own(&trailers), others);
+}
