@@ -108,10 +108,15 @@ fn broke(to: &mut SendStream<Bytes>, error: &h2::Error) -> Broken {
 
 /// What is passed on is not to go on: neither side must take it for the whole.
 fn cut(session: &Session, way: Way, to: &mut SendStream<Bytes>, why: &str) -> Broken {
-    let whose = if way == Way::Up { "a request" } else { "an answer" };
-    session.tell_failed(format!("ai-jail: {whose} of {} was cut: {why}", session.target));
+    tell_cut(session, way, why);
     to.send_reset(Reason::INTERNAL_ERROR);
     Broken
+}
+
+/// Tells the observer that a body does not come to its end for a reason of ours.
+pub(super) fn tell_cut(session: &Session, way: Way, why: &str) {
+    let whose = if way == Way::Up { "a request to" } else { "an answer of" };
+    session.tell_failed(format!("ai-jail: {whose} {} was cut: {why}", session.target));
 }
 
 /// Sends `bytes`, and gathers what comes after them meanwhile.

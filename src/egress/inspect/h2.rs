@@ -30,7 +30,7 @@ use crate::secrets::Stream;
 pub(super) use self::backlog::Backlog;
 use self::host::{Host, Sent, Unsent};
 use self::refusal::{Asked, PERMISSION_DENIED, UNAVAILABLE, refusal, say};
-use super::body::{Held, Incoming, Way, copied, copied_name, is_too_large, pass, scrub, weight};
+use super::body::{Held, Incoming, Way, copied, copied_name, is_too_large, pass, scrub, tell_cut, weight};
 use super::head::{HTTPS_PORT, asks_for_part, host_of, is_left_out};
 use super::{Outside, Session, Unreachable};
 
@@ -210,10 +210,17 @@ impl Served {
                     return Poll::Ready(None);
                 }
                 body.gather(context);
+                if body.cut_by_us().is_some() {
+                    return Poll::Ready(None);
+                }
                 send.as_mut().poll(context).map(Some)
             })
             .await
         };
+        if let Some(why) = body.cut_by_us() {
+            tell_cut(session, Way::Up, why);
+            return respond.send_reset(Reason::INTERNAL_ERROR);
+        }
         let Sent { mut response, mut up, slot } = match sent {
             // Nothing that the client would hear.
             None => return,
@@ -356,9 +363,14 @@ impl Served {
         let mut body = Incoming::new(body, &self.down);
         let gone = |context: &mut Context<'_>| {
             body.gather(context);
-            respond.poll_reset(context).is_ready()
+            body.cut_by_us().is_some() || respond.poll_reset(context).is_ready()
         };
-        let room = self.backlog.room_unless(size, gone).await?;
+        let room = self.backlog.room_unless(size, gone).await;
+        if let Some(why) = body.cut_by_us() {
+            tell_cut(session, Way::Down, why);
+            respond.send_reset(Reason::INTERNAL_ERROR);
+        }
+        let room = room?;
         drop(held);
         let Ok(mut down) = respond.send_response(Response::from_parts(parts, ()), ends) else {
             // What a client may not be told, such as headers about a connection.

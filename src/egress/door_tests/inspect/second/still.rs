@@ -241,3 +241,29 @@ async fn a_host_that_does_not_say_how_many_it_takes_gets_more_than_one_after_a_w
     let answer = timeout(PATIENCE, second).await.expect("it waits for ever").unwrap();
     assert_eq!(answer.status().as_u16(), 200);
 }
+
+#[tokio::test]
+async fn a_request_that_may_not_hold_more_is_reset_while_it_waits_for_its_host() {
+    let world = ca();
+    let addr = secure(&world, HOST, Alpn::Http2, |mut stream| async move {
+        // It takes none at once.
+        begin_host(&mut stream, &[0, 3, 0, 0, 0, 0]).await.unwrap();
+        while next(&mut stream).await.is_ok() {}
+    })
+    .await;
+    let read = read(addr, &world);
+    // Others have taken what all may have.
+    read.jail.gate.held.forget_permits(usize::MAX);
+    let mut client = begin_client(&read, WIDE).await;
+    // Until what the host takes at once is known: a request is not answered, and nothing else says so.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for id in streams(3) {
+        client.write_all(&frame(1, 4, id, GET)).await.unwrap();
+        for _ in 0..60 {
+            client.write_all(&frame(0, 0, id, &[b'x'; 16_000])).await.unwrap();
+        }
+    }
+    client.flush().await.unwrap();
+    let reset = async { while next(&mut client).await.unwrap().0 != 3 {} };
+    timeout(PATIENCE, reset).await.expect("it goes on");
+}
