@@ -257,6 +257,8 @@ async fn a_request_that_may_not_hold_more_is_reset_while_it_waits_for_its_host()
     let mut client = begin_client(&read, WIDE).await;
     // Until what the host takes at once is known: a request is not answered, and nothing else says so.
     tokio::time::sleep(Duration::from_millis(300)).await;
+    // The windows of streams are ours only from here on.
+    client.write_all(&frame(4, 1, 0, &[])).await.unwrap();
     for id in streams(3) {
         client.write_all(&frame(1, 4, id, GET)).await.unwrap();
         for _ in 0..60 {
@@ -264,6 +266,54 @@ async fn a_request_that_may_not_hold_more_is_reset_while_it_waits_for_its_host()
         }
     }
     client.flush().await.unwrap();
-    let reset = async { while next(&mut client).await.unwrap().0 != 3 {} };
-    timeout(PATIENCE, reset).await.expect("it goes on");
+    let reset = async {
+        loop {
+            if let (3, _, _, code) = next(&mut client).await.unwrap() {
+                return code;
+            }
+        }
+    };
+    let code = timeout(PATIENCE, reset).await.expect("it goes on");
+    assert_eq!(code, u32::from(h2::Reason::INTERNAL_ERROR).to_be_bytes());
+}
+
+#[tokio::test]
+async fn an_answer_that_may_not_hold_more_is_reset_while_its_head_waits_for_room() {
+    let world = ca();
+    let (sender, mut told) = mpsc::unbounded_channel();
+    let taken = Arc::new(tokio::sync::Notify::new());
+    let waits = Arc::clone(&taken);
+    let addr = secure(&world, HOST, Alpn::Http2, move |mut stream| {
+        let (sender, waits) = (sender.clone(), Arc::clone(&waits));
+        async move {
+            begin_host(&mut stream, WIDE).await.unwrap();
+            requests(&mut stream, 20).await.unwrap();
+            fill(&mut stream, 19).await.unwrap();
+            sender.send(0).unwrap();
+            waits.notified().await;
+            stream.write_all(&frame(1, 4, 39, &[0x88])).await.unwrap();
+            for _ in 0..30 {
+                stream.write_all(&frame(0, 0, 39, &[b'x'; 16_000])).await.unwrap();
+            }
+            stream.flush().await.unwrap();
+            while let Ok((kind, _, id, _)) = next(&mut stream).await {
+                if kind == 3 {
+                    sender.send(id).unwrap();
+                }
+            }
+        }
+    })
+    .await;
+    let read = read(addr, &world);
+    let mut client = begin_client(&read, WIDE).await;
+    client.write_all(&frame(4, 1, 0, &[])).await.unwrap();
+    for id in streams(20) {
+        client.write_all(&frame(1, 5, id, GET)).await.unwrap();
+    }
+    client.flush().await.unwrap();
+    assert_eq!(timeout(PATIENCE, told.recv()).await.unwrap(), Some(0));
+    // Others take the rest of what all may have.
+    read.jail.gate.held.forget_permits(usize::MAX);
+    taken.notify_one();
+    assert_eq!(timeout(PATIENCE, told.recv()).await.expect("it goes on"), Some(39));
 }
