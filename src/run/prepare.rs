@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::cli::RunOptions;
-use crate::config::command_line::EnvScalars;
+use crate::config::command_line::{self, EnvScalars};
 use crate::config::layers::{Paths, load};
 use crate::config::merge::{Layers, merge};
 use crate::error::{Error, Kind, Result};
@@ -71,6 +71,8 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>, ahead: Ahead) -> Resul
     let Some((program, _)) = request.command.split_first() else {
         return Err(Error::new(Kind::Usage, "no command was given"));
     };
+    // Before the command: a word that an option lacks stands in its place.
+    command_line::tables(request.options, &cwd, &host.user.home, &mut Vec::new())?;
     let command = Command::find(host, &project.root, program)?;
     let scalars = EnvScalars::read(
         |name| host.environment.var(name).map(OsString::from),

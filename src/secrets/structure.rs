@@ -84,11 +84,14 @@ impl Structure {
         };
         match self.form {
             Form::Json => format!(r#""{names}"\s*:\s*"([^"]+)""#),
-            Form::Equals => format!(r#"(?m)^\s*(?:export\s+)?"?{names}"?\s*=\s*"?([^"\s]+)"#),
-            Form::Colon => format!(r#"(?m)^\s*"?{names}"?:\s+"?([^"\s]+)"#),
+            // A single quote by its number: a literal string of TOML holds none.
+            Form::Equals => {
+                format!(r#"(?m)^\s*(?:export\s+)?"?{names}"?\s*=\s*["\x27]?([^"\x27\s]+)"#)
+            }
+            Form::Colon => format!(r#"(?m)^\s*"?{names}"?:\s+["\x27]?([^"\x27\s]+)"#),
             Form::Login => r#"://[^:@/\s]*:([^@/\s]+)@"#.to_owned(),
             Form::Netrc => r#"\bpassword\s+"?([^"\s]+)"#.to_owned(),
-            Form::Words => r#"([^\s"]{16,})"#.to_owned(),
+            Form::Words => r#"([^\s"\x27]{16,})"#.to_owned(),
         }
     }
 }
@@ -164,7 +167,7 @@ fn pair(line: &str) -> Option<(Form, &str, &str)> {
     if let Some(name) =
         line[..at].strip_suffix(':').filter(|_| at < line.len() && !line[at..].starts_with('='))
     {
-        return is_name(bare(name)).then(|| (Form::Colon, bare(name), bare(line[at..].trim())));
+        return is_name(bare(name)).then(|| (Form::Colon, bare(name), plain(&line[at..])));
     }
     if let Some(name) = line.strip_suffix(':').filter(|name| is_name(bare(name))) {
         return Some((Form::Colon, bare(name), ""));
@@ -172,7 +175,21 @@ fn pair(line: &str) -> Option<(Form, &str, &str)> {
     let (name, value) = line.split_once('=')?;
     let name = bare(name.strip_prefix("export ").unwrap_or(name).trim());
     let is_padding = value.bytes().all(|byte| byte == b'=');
-    (is_name(name) && !is_padding).then(|| (Form::Equals, name, bare(value.trim())))
+    (is_name(name) && !is_padding).then(|| (Form::Equals, name, plain(value)))
+}
+
+/// A value without its quotes, and without the comment behind it.
+fn plain(value: &str) -> &str {
+    let value = value.trim();
+    let is_comment = |rest: &str| rest.is_empty() || rest.trim_start().starts_with(['#', ';']);
+    let quoted = ['"', '\'']
+        .iter()
+        .find_map(|quote| value.strip_prefix(*quote)?.split_once(*quote))
+        .filter(|(_, rest)| is_comment(rest));
+    match quoted {
+        Some((inner, _)) => inner,
+        None => bare(value.split_once(" #").map_or(value, |(value, _)| value.trim_end())),
+    }
 }
 
 fn bare(text: &str) -> &str {
@@ -281,6 +298,12 @@ mod tests {
             (Form::Equals, format!("[default]\nuser = me\napi_key = \"{TOKEN}\"\n"), "api_key"),
             (Form::Equals, format!("//registry.npmjs.org/:_authToken={TOKEN}\n"), ":_authToken"),
             (Form::Equals, format!("# mine\nexport TOKEN={TOKEN}\n"), "TOKEN"),
+            (Form::Equals, format!("export NAME=\"x\"\nexport TOKEN=\"{TOKEN}\" # mine\n"), "TOKEN"),
+            (Form::Equals, format!("TOKEN='{TOKEN}'\n"), "TOKEN"),
+            (Form::Equals, format!("TOKEN = {TOKEN} # mine\n"), "TOKEN"),
+            (Form::Equals, "export TOKEN=\"".to_owned() + TOKEN + "\" ; x=y\n", "TOKEN"),
+            (Form::Colon, format!("api_token: '{TOKEN}'  # mine\n"), "api_token"),
+            (Form::Words, format!("'Bearer {TOKEN}'\n"), "{16,}"),
             (Form::Colon, format!("github.com:\n    user: me\n    oauth_token: {TOKEN}\n"), "oauth_token"),
             (Form::Words, format!("Bearer {TOKEN}\n"), "{16,}"),
             (Form::Words, format!("\"{TOKEN}\""), "'(.+)'"),

@@ -190,6 +190,8 @@ fn a_mistake_is_answered_with_what_was_meant() {
     for (args, parts) in [
         (&["--secret-file", "token"][..], &["it takes PATH=HOST"][..]),
         (&["--secret", "TOKEN"], &["it takes NAME=HOST"]),
+        // A host in a word of its own is not told to be a command that is not there.
+        (&["--secret", "TOKEN", "a.test"], &["it takes NAME=HOST"]),
         (
             &["--secret", "a.test=TOKEN"],
             &["the name of the variable stands first", "write --secret TOKEN=a.test"],

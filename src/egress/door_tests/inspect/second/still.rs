@@ -281,7 +281,7 @@ async fn a_request_that_may_not_hold_more_is_reset_while_it_waits_for_its_host()
 async fn an_answer_that_may_not_hold_more_is_reset_while_its_head_waits_for_room() {
     let world = ca();
     let (sender, mut told) = mpsc::unbounded_channel();
-    let taken = Arc::new(tokio::sync::Notify::new());
+    let taken = Arc::new(Notify::new());
     let waits = Arc::clone(&taken);
     let addr = secure(&world, HOST, Alpn::Http2, move |mut stream| {
         let (sender, waits) = (sender.clone(), Arc::clone(&waits));
