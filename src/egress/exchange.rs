@@ -341,7 +341,8 @@ impl Exchange<'_> {
         let large = async {
             let permits = Arc::clone(&self.gate.large_heads);
             let permit = permits.acquire_owned().await.map_err(|_| Failure::Cut)?;
-            let length = self.read_head_within(ahead, MAX_HEAD).await?.ok_or(Failure::Cut)?;
+            let length =
+                self.read_head_within(ahead, MAX_HEAD).await?.ok_or_else(|| not_http(HeadError::TooLarge))?;
             Ok((length, Some(permit)))
         };
         timeout(self.gate.deadlines.head, large).await.unwrap_or_else(|_| {

@@ -148,7 +148,9 @@ async fn an_answer_that_broke_off_does_not_look_whole() {
 
 #[tokio::test]
 async fn origins_without_a_proper_answer_get_a_502_with_one_line() {
+    let large: &'static str = format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "a".repeat(100_000)).leak();
     for (answer, want) in [
+        (large, "larger than 64 KiB"),
         ("", "closed the connection without an answer"),
         ("HTTP/1.1 200", "closed the connection without an answer"),
         ("SSH-2.0-x\r\n\r\n", "not a version and a status"),

@@ -364,6 +364,19 @@ async fn a_compressed_answer_that_was_not_asked_for_is_not_passed_on() {
 }
 
 #[tokio::test]
+async fn an_answer_whose_head_is_too_large_is_said_to_be() {
+    let world = ca();
+    let large = |_: &str| format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", VALUE.repeat(4_000));
+    let (addr, _requests, _) = answering(&world, large).await;
+    let read = read(addr, &world);
+    let mut client = connect(&read, HOST, Offer::Http1).await.unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut got = String::new();
+    client.read_to_string(&mut got).await.unwrap();
+    assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("larger than 64 KiB"), "{got}");
+}
+
+#[tokio::test]
 async fn a_websocket_passes_and_is_searched() {
     let world = ca();
     let addr = secure(&world, HOST, Alpn::Http1, |mut stream| async move {

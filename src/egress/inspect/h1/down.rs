@@ -192,7 +192,8 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
         let gate = &self.session.gate;
         let large = async {
             let permit = Arc::clone(&gate.large_heads).acquire_owned().await.map_err(|_| Failure::Cut)?;
-            let length = self.read_head_within(MAX_HEAD).await?.ok_or(Failure::Cut)?;
+            let length =
+                self.read_head_within(MAX_HEAD).await?.ok_or_else(|| not_http(HeadError::TooLarge))?;
             Ok((length, Some(permit)))
         };
         timeout(gate.deadlines.head, large).await.unwrap_or_else(|_| {
