@@ -1,6 +1,7 @@
 //! Hosts whose traffic is read, between real TLS clients and origins.
 
 mod bodies;
+mod odd;
 mod second;
 mod trust;
 
