@@ -12,6 +12,7 @@ use super::*;
 mod crowded;
 mod farewell;
 mod large;
+mod odd;
 mod still;
 mod streams;
 
