@@ -199,12 +199,22 @@ pub(super) fn login_hint(host: &Host, settings: &Settings, agent: &Agent) -> Opt
         .state
         .iter()
         .flat_map(|state| state.secrets.iter().map(move |secret| Path::new(&state.path).join(secret)));
-    let login = logins.into_iter().find(|login| host.user.home_real.join(login).is_file())?;
+    // What the jail has a fake of, or what is kept out of it, was thought of.
+    let is_named = |login: &Path| {
+        let places = [&host.user.home, &host.user.home_real].map(|home| home.join(login));
+        places.iter().any(|place| settings.secret_files.contains_key(place))
+    };
+    let login = logins
+        .into_iter()
+        .find(|login| host.user.home_real.join(login).is_file())
+        .filter(|login| !is_named(login))?;
     Some(format!(
         "{} is logged in outside (~/{}), and not in the jail: log in once inside, which holds for all projects, or \
-         give the jail your own state with --state shared",
+         give the jail your own state with --state shared; a file with a key that lasts can be a fake inside, by \
+         [[agents.{}.secrets.files]]",
         agent.title,
-        escape(login.as_os_str())
+        escape(login.as_os_str()),
+        agent.name.0
     ))
 }
 

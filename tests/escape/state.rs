@@ -441,6 +441,29 @@ fn a_login_outside_is_mentioned_at_the_first_run_alone() {
 }
 
 #[test]
+fn a_login_outside_is_a_fake_inside_where_the_user_says_so() {
+    let env = environment();
+    let key = "sk-proj-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789";
+    let login = format!("{{\"OPENAI_API_KEY\": \"{key}\", \"tokens\": null}}\n");
+    let file = env.file(env.home().join(".codex/auth.json"), &login);
+    env.config(
+        "[[agents.codex.secrets.files]]\npath = \"~/.codex/auth.json\"\nhosts = [\"api.openai.com\"]\n\
+         extract = '\"OPENAI_API_KEY\"\\s*:\\s*\"([^\"]+)\"'\n",
+    );
+    for flags in [&[][..], &["--state", "shared"]] {
+        let output = run(&env, flags, "codex", "cat ~/.codex/auth.json; echo x > ~/.codex/auth.json");
+        let (before, after) = login.split_once(key).expect("it has the key");
+        let shown = output.stdout.strip_prefix("begun\n").expect("it began");
+        let fake = shown.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+        let fake = fake.unwrap_or_else(|| panic!("{flags:?}: {output:#?}"));
+        assert!(fake != key && fake.len() == key.len() && fake.starts_with("sk-proj-"), "{output:#?}");
+        assert!(output.stderr.contains("Read-only file system"), "{output:#?}");
+        assert!(!output.stderr.contains("is logged in outside"), "{output:#?}");
+        assert_eq!(fs::read_to_string(&file).expect("the file"), login, "{flags:?}");
+    }
+}
+
+#[test]
 fn only_the_user_shares_and_under_lockdown_only_on_the_command_line() {
     let env = environment();
     env.file(env.home().join(".claude/.credentials.json"), "token\n");
