@@ -226,6 +226,15 @@ fn forms(text: &str) -> Vec<Vec<u8>> {
     forms.extend(
         [true, false].into_iter().flat_map(|upper| [percent(&unreserved, upper), percent(&|_| false, upper)]),
     );
+    let references = |kept: fn(&char) -> bool, write: fn(u32) -> String| -> Vec<u8> {
+        let encode = |sign: char| if kept(&sign) { sign.to_string() } else { write(sign as u32) };
+        text.chars().map(encode).collect::<String>().into()
+    };
+    forms.extend([
+        references(char::is_ascii_alphanumeric, |code| format!("&#{code};")),
+        references(char::is_ascii_alphanumeric, |code| format!("&#x{code:x};")),
+        references(|_| false, |code| format!("&#x{code:X};")),
+    ]);
     for alphabet in [STANDARD, URL] {
         forms.extend((0..3).map(|before| core(bytes, before, alphabet)));
     }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use crate::policy::env::{looks_secret, own_reason};
-use crate::secrets::{Concealed, Guess};
+use crate::secrets::{Concealed, Guess, looks_like_token};
 
 /// What a standard stream is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +32,33 @@ pub struct Environment {
     pub streams: [Stream; 3],
 }
 
-/// What keeps the credentials of this process's environment out of what is shown.
+/// What keeps the credentials of this process's environment out of what is shown: those that are called like one, those that
+/// look like one, and those that the command line binds, before it is known whether it can be read.
 pub fn credentials() -> Concealed {
-    let values = values_of_credentials(std::env::vars_os());
+    let bound = bound_by(std::env::args_os());
+    let is_secret = |name: &str, value: &OsStr| {
+        let looks = || own_reason(name).is_none() && value.to_str().is_some_and(looks_like_token);
+        looks_secret(name) || bound.contains(name) || looks()
+    };
+    let secret =
+        std::env::vars_os().filter(|(name, value)| name.to_str().is_some_and(|name| is_secret(name, value)));
+    let values = hidden(secret.map(|(_, value)| value));
     let values: Vec<&[u8]> = values.iter().map(|value| value.as_slice()).collect();
     Concealed::new(&values, Guess::Shown)
+}
+
+/// The names in `--secret NAME=...` and `--secret=NAME=...`.
+fn bound_by(arguments: impl Iterator<Item = OsString>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut is_bound = false;
+    for argument in arguments.map(|argument| argument.to_string_lossy().into_owned()) {
+        let binding = argument.strip_prefix("--secret=").or_else(|| is_bound.then_some(argument.as_str()));
+        if let Some((name, _)) = binding.and_then(|binding| binding.split_once('=')) {
+            names.insert(name.to_owned());
+        }
+        is_bound = argument == "--secret";
+    }
+    names
 }
 
 /// What keeps the values of the variables that `text` names out of it: what is said of `--secret NAME=...` does not repeat the

@@ -18,6 +18,7 @@ const PERCENT: &[(&[u8], Space, &str)] = &[
     (b"-._*", Space::Plus, "a form, by the URL standard"),
     (b"-._~", Space::Plus, "a form, by Go and Python"),
     (b"-._", Space::Plus, "a form, by PHP and Java"),
+    (b"", Space::Encoded, "all but letters and digits"),
 ];
 
 /// JSON: what is escaped beside quote, backslash and controls, how, and who writes so.
@@ -35,7 +36,48 @@ const JSON: &[(Escaped, &str)] = &[
     (Escaped { slash: false, also: b"<>&", beyond_ascii: false, quote: false, all: false }, "Go"),
     (Escaped { slash: false, also: b"<>&'=", beyond_ascii: false, quote: false, all: false }, "Gson"),
     (Escaped { slash: false, also: b"<>&'+`", beyond_ascii: true, quote: true, all: false }, ".NET"),
+    (
+        Escaped { slash: false, also: PUNCTUATION, beyond_ascii: true, quote: true, all: false },
+        "all but letters and digits",
+    ),
     (Escaped { slash: false, also: b"", beyond_ascii: true, quote: true, all: true }, "every character"),
+];
+
+/// The signs of ASCII that are neither letters nor digits; JSON has a short form of the backslash.
+const PUNCTUATION: &[u8] = b" !\"#$%&'()*+,-./:;<=>?@[]^_`{|}~";
+
+/// The names that HTML has for signs of ASCII, where a library writes all that it knows (the first of several).
+const NAMED: &[(char, &str)] = &[
+    ('!', "excl"),
+    ('"', "quot"),
+    ('#', "num"),
+    ('$', "dollar"),
+    ('%', "percnt"),
+    ('&', "amp"),
+    ('\'', "apos"),
+    ('(', "lpar"),
+    (')', "rpar"),
+    ('*', "ast"),
+    ('+', "plus"),
+    (',', "comma"),
+    ('.', "period"),
+    ('/', "sol"),
+    (':', "colon"),
+    (';', "semi"),
+    ('<', "lt"),
+    ('=', "equals"),
+    ('>', "gt"),
+    ('?', "quest"),
+    ('@', "commat"),
+    ('[', "lsqb"),
+    ('\\', "bsol"),
+    (']', "rsqb"),
+    ('^', "Hat"),
+    ('_', "lowbar"),
+    ('`', "grave"),
+    ('{', "lcub"),
+    ('|', "vert"),
+    ('}', "rcub"),
 ];
 
 /// HTML: what a quote and an apostrophe become beside `&`, `<` and `>`, and who writes so.
@@ -98,6 +140,20 @@ pub(super) fn all(find: &[u8], put: &[u8]) -> Vec<Pair> {
     for (quote, apostrophe, _) in HTML {
         pairs.add(find, put, |text| html(text, quote, apostrophe));
     }
+    pairs.add(find, put, |text| {
+        let name = |sign| NAMED.iter().find(|(known, _)| *known == sign).map(|(_, name)| format!("&{name};"));
+        numbered(text, |sign| name(sign).unwrap_or_else(|| sign.to_string()))
+    });
+    // All but letters and digits, as the encoders of OWASP do.
+    pairs.add(find, put, |text| numbered(text, |sign| format!("&#{};", sign as u32)));
+    pairs.add(find, put, |text| numbered(text, |sign| format!("&#x{:x};", sign as u32)));
+    pairs.add(find, put, |text| numbered(text, |sign| format!("&#x{:X};", sign as u32)));
+    pairs.add(find, put, |text| numbered(text, |sign| format!("\\x{:02x}", sign as u32)));
+    pairs.add(find, put, |text| numbered(text, |sign| format!("\\x{:02X}", sign as u32)));
+    // Every character.
+    pairs.add(find, put, |text| each(text, |sign| format!("&#x{:x};", sign as u32)));
+    pairs.add(find, put, |text| each(text, |sign| format!("&#x{:X};", sign as u32)));
+    pairs.push(decimal(find, put));
     for letters in Letters::ALL {
         for before in 0..3 {
             let edges = Edges::new(find, put, before, letters);
@@ -196,6 +252,34 @@ fn html(text: &[u8], quote: &str, apostrophe: &str) -> Vec<u8> {
     text.iter().flat_map(escape).collect()
 }
 
+/// `text` with all but ASCII's letters and digits as `write` has them.
+fn numbered(text: &[u8], write: impl Fn(char) -> String) -> Vec<u8> {
+    each(text, |sign| if sign.is_ascii_alphanumeric() { sign.to_string() } else { write(sign) })
+}
+
+fn each(text: &[u8], write: impl Fn(char) -> String) -> Vec<u8> {
+    String::from_utf8_lossy(text).chars().flat_map(|sign| write(sign).into_bytes()).collect()
+}
+
+/// Every character as `&#NN;`. Of the letters some have two digits and some have three: where the other text's has more, another
+/// sign of as many stands there, for the form has to be as long.
+fn decimal(find: &[u8], put: &[u8]) -> Pair {
+    let (found, other) = (String::from_utf8_lossy(find), String::from_utf8_lossy(put));
+    let instead = found.chars().zip(other.chars()).flat_map(|(found, put)| {
+        let length = (found as u32).to_string().len();
+        let number = match (put as u32).to_string().len() <= length {
+            true => put as u32,
+            false => u32::from(b'A') + put as u32 % 26,
+        };
+        format!("&#{number:0length$};").into_bytes()
+    });
+    Pair {
+        put: Zeroizing::new(instead.collect()),
+        find: Zeroizing::new(each(find, |sign| format!("&#{};", sign as u32))),
+        edges: Edges::default(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +298,9 @@ mod tests {
             r"\u006B\u0054\u0030".repeat(4),
             "%6b%54%30".repeat(4),
             r"\u006b\u0054\u0030".repeat(4),
+            "&#x6b;&#x54;&#x30;".repeat(4),
+            "&#x6B;&#x54;&#x30;".repeat(4),
+            "&#107;&#84;&#48;".repeat(4),
             "a1Qwa1Qwa1Qwa1Qw".to_owned(),
             "tUMGtUMGtUMGtUM".to_owned(),
             "rVDBrVDBrVDBrVD".to_owned(),
@@ -241,6 +328,12 @@ mod tests {
             r#"a/b+c=d\"e\u0026f\u003cg\u003eh'i~j k\u{fc}"#,
             r#"a/b+c\u003dd\"e\u0026f\u003cg\u003eh\u0027i~j k\u{fc}"#,
             r#"a/b\u002Bc=d\u0022e\u0026f\u003Cg\u003Eh\u0027i~j k\u00FC"#,
+            r"a\u002fb\u002bc\u003dd\u0022e\u0026f\u003cg\u003eh\u0027i\u007ej\u0020k\u00fc",
+            "a%2Fb%2Bc%3Dd%22e%26f%3Cg%3Eh%27i%7Ej%20k%C3%BC",
+            "a&sol;b&plus;c&equals;d&quot;e&amp;f&lt;g&gt;h&apos;i~j k\u{fc}",
+            "a&#47;b&#43;c&#61;d&#34;e&#38;f&#60;g&#62;h&#39;i&#126;j&#32;k&#252;",
+            "a&#x2f;b&#x2b;c&#x3d;d&#x22;e&#x26;f&#x3c;g&#x3e;h&#x27;i&#x7e;j&#x20;k&#xfc;",
+            r"a\x2Fb\x2Bc\x3Dd\x22e\x26f\x3Cg\x3Eh\x27i\x7Ej\x20k\xFC",
             "a/b+c=d&#34;e&amp;f&lt;g&gt;h&#39;i~j k\u{fc}",
             "a/b+c=d&quot;e&amp;f&lt;g&gt;h&#x27;i~j k\u{fc}",
         ] {

@@ -63,6 +63,33 @@ fn a_credential_of_the_environment_is_never_repeated() {
 }
 
 #[test]
+fn a_secret_of_the_run_and_what_looks_like_one_is_not_repeated_however_its_variable_is_called() {
+    let env = TestEnv::new().var("PW", VALUES[1]).var("PAT", VALUES[0]).var("SHELL_LEVEL", VALUES[1]);
+    let secret: [&str; 2] = ["--secret", "PW=h.test"];
+    for (bound, value) in [(&secret[..], VALUES[1]), (&["--secret=PW=h.test"], VALUES[1]), (&[], VALUES[0])] {
+        for words in [
+            &["--", "VALUE"][..],
+            &["--", "/opt/VALUE"],
+            &["--project", "VALUE", "--", "true"],
+            &["--ro", "/x/VALUE", "--", "true"],
+            &["--rw", "VALUE", "--", "true"],
+            &["--ro", "/etc/hosts:/opt/x/../VALUE", "--", "true"],
+            &["--socket", "/x/VALUE", "--", "true"],
+            &["--env", "VALUE", "--dry-run", "--", "true"],
+            &["--profile", "VALUE", "--", "true"],
+            &["--env-file", "VALUE", "--", "true"],
+        ] {
+            let words: Vec<String> = words.iter().map(|word| word.replace("VALUE", value)).collect();
+            let output = env.jail(bound.iter().copied().chain(words.iter().map(String::as_str)));
+            let said = format!("{}{}", output.stdout, output.stderr);
+            assert!(!said.contains(value), "{bound:?} {words:?}: {said}");
+        }
+    }
+    let restored = env.jail(["quarantine", "restore", VALUES[0]]);
+    assert!(!restored.stderr.contains(VALUES[0]), "{restored:#?}");
+}
+
+#[test]
 fn what_only_looks_like_a_secret_is_not_repeated_either() {
     let env = TestEnv::new();
     for words in [
