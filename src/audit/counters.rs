@@ -100,7 +100,7 @@ impl Counters {
         (!counts.is_empty()).then(|| {
             format!(
                 "fakes of secrets stayed what they are on the way to their own host: {}; they are put in by HTTPS, and in \
-                 the parts of a request that `in` of [secrets] names (a body is none of them by default)",
+                 the parts of a request that `in` of [secrets] names (by default all but the body)",
                 shown(&counts)
             )
         })

@@ -81,7 +81,7 @@ impl Log {
         let failed = |error: io::Error| {
             Error::new(Kind::Setup, format!("cannot write the audit log in {}", escape(dir)))
                 .because(error)
-                .hint("make room or the directory writable, or set log.required = false")
+                .hint("make room, or the directory writable")
         };
         let anchor = private_directory(dir).map_err(failed)?;
         let flags = OFlags::WRONLY

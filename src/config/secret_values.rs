@@ -18,6 +18,16 @@ use crate::secrets::{FileError, FileMask, looks_like_token, token_like};
 /// jail may go.
 pub fn secret_host(text: &str) -> Result<HostPattern, Problem> {
     const WHY: &str = "a secret is put in on the way to its host only where TLS ends at ai-jail";
+    // Between commas.
+    match text.trim() {
+        "" => return Err(Problem::new("a host is missing").hint("write HOST, or HOST,HOST,...")),
+        host if host != text => {
+            return Err(
+                Problem::new("there is white space beside a host").hint("write HOST,HOST,... without")
+            );
+        }
+        _ => {}
+    }
     let pattern = host_pattern(text)?;
     if pattern.check() == StreamCheck::DangerAnyBytes {
         return Err(Problem::new(format!("{WHY}, and not for any bytes")).hint("leave /tcp out"));

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use super::reader::{Entry, Text, Value, unknown_field};
 use super::secret_values;
 use super::values::{self, Base};
-use super::words::{Problem, Word as _};
+use super::words::{Problem, Word as _, nearest};
 use crate::error::Result;
 use crate::policy::bindings::SecretMode;
 use crate::policy::host_rule::HostPattern;
@@ -121,7 +121,12 @@ pub(super) fn variable(value: Value<'_>, name: &str) -> Result<SecretEntry> {
     value.check(&Text { text: name, span: value.value.span() }, secret_values::secret_name(name))?;
     let mut entry = SecretEntry::new(value.sourced(()).origin);
     let no_value = "the value is not written here: it is that of your environment, of a file of --env-file, or what `from` prints";
-    let entries = value.table("a table such as { hosts = [\"api.example.com\"] }");
+    let entries = value.table("a table such as { hosts = [\"api.example.com\"] }").map_err(|error| {
+        match matches!(value.value.get_ref(), DeValue::Array(_)) && nearest(name, ["files"]).is_some() {
+            true => error.hint("did you mean [[secrets.files]]?"),
+            false => error,
+        }
+    });
     for Entry { key, value: inner } in entries.map_err(|error| error.hint(no_value))? {
         let dotted = format!("{}.{}", value.key, key.get_ref());
         let inner = Value { source: value.source, key: &dotted, value: inner };

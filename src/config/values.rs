@@ -12,6 +12,7 @@ use crate::policy::glob::Glob;
 use crate::policy::host_rule::HostPattern;
 use crate::policy::net::DOOR_PORTS;
 use crate::policy::upstream::{Proxy, UpstreamChoice};
+use crate::secrets::looks_like_token;
 
 /// Where the paths of a layer start.
 #[derive(Debug, Clone, Copy)]
@@ -135,6 +136,13 @@ pub fn host(text: &str) -> Result<String, Problem> {
 
 /// Reads a host pattern of `allow` or `deny`.
 pub fn host_pattern(text: &str) -> Result<HostPattern, Problem> {
+    // Hosts are shown, also to the jail.
+    if looks_like_token(text) {
+        return Err(Problem::new("it looks like a secret").hint(
+            "write a host such as api.example.com, and treat that secret as seen; a host that looks like a secret is taken with its \
+             port, HOST:443",
+        ));
+    }
     HostPattern::parse(text).map_err(|error| {
         let problem = Problem::new(error.to_string());
         match text.contains([',', ';', ' ']) {

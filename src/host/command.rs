@@ -89,7 +89,7 @@ pub fn path_inside(host: &Host, project: &Path, visible: &[PathBuf]) -> Vec<Path
 }
 
 /// The first executable file called `name` on the launcher's `PATH`, as a shell has it.
-pub(super) fn on_path(host: &Host, project: &Path, name: &OsStr) -> Result<PathBuf> {
+pub fn on_path(host: &Host, project: &Path, name: &OsStr) -> Result<PathBuf> {
     let mut unusable: Option<PathBuf> = None;
     for entry in host.environment.path_entries() {
         if name.is_empty() || entry.starts_with(project) {

@@ -50,8 +50,9 @@ impl Written {
 #[derive(Debug, Default)]
 pub struct Values {
     values: BTreeMap<String, Bytes>,
-    /// Every name that is set, here or in an env file.
-    set: Vec<String>,
+    /// Every name that is set here or in an env file, with the file.
+    set: BTreeMap<String, Option<PathBuf>>,
+    files: Vec<PathBuf>,
 }
 
 impl Values {
@@ -65,18 +66,21 @@ impl Values {
         files: &[PathBuf],
         written: &Written,
     ) -> Result<Self> {
+        let launchers = host.environment.vars.keys().filter_map(|name| name.to_str());
+        let mut set: BTreeMap<String, Option<PathBuf>> =
+            launchers.map(|name| (name.to_owned(), None)).collect();
         let mut from_files = BTreeMap::new();
         for file in files {
-            from_files.extend(env_file::read(file, written)?);
+            let read = env_file::read(file, written)?;
+            set.extend(read.keys().map(|name| (name.clone(), Some(file.clone()))));
+            from_files.extend(read);
         }
-        let launchers = host.environment.vars.keys().filter_map(|name| name.to_str());
-        let set = launchers.chain(from_files.keys().map(String::as_str)).map(str::to_owned).collect();
         let mut values = BTreeMap::new();
         for name in names {
             let value = from_files.remove(name).or_else(|| launcher(host, name));
             values.extend(value.map(|value| (name.to_owned(), value)));
         }
-        Ok(Self { values, set })
+        Ok(Self { values, set, files: files.to_vec() })
     }
 
     /// All of them, without their names.
@@ -89,27 +93,42 @@ impl Values {
     /// # Errors
     /// When there is none, or it is empty.
     pub fn take(&mut self, name: &str, origin: &Origin) -> Result<Bytes> {
+        let files: Vec<String> = self.files.iter().map(|file| shown(file)).collect();
         let refused = |why: &str| {
             let shown = escape(name);
             let error = Error::new(Kind::Refused, format!("the secret {shown} has no value"));
-            let set = "set it, or name a file that has it with --env-file";
+            let set = match files.is_empty() {
+                true => "set it, or name a file that has it with --env-file",
+                false => "set it here or there",
+            };
             match origin.layer {
                 Layer::CommandLine => error.because(why).hint(format!("{set}; or leave --secret {shown} out")),
                 _ => error.because(format!("{why}, and {origin} makes it a secret")).hint(format!(
-                    "{set}; or let a command print it (`from` in that entry), or take the entry out; --env {shown} goes without \
-                     it once"
+                    "{set}; or let a command print it (`from` in that entry), or take the entry out; --env {shown} takes the \
+                     variable as it is for once"
                 )),
             }
         };
         match self.values.remove(name) {
-            None => match nearest(name, self.set.iter().map(String::as_str)) {
-                Some(near) => Err(refused(&format!(
-                    "the variable is not set here; did you mean {}, which is?",
-                    escape(near)
-                ))),
-                None => Err(refused("the variable is not set here")),
+            None => {
+                let searched = match files.is_empty() {
+                    true => String::new(),
+                    false => format!(", and {} does not have it", files.join(" and ")),
+                };
+                let near = nearest(name, self.set.keys().map(String::as_str)).map(|near| {
+                    let place = match &self.set[near] {
+                        None => "which is".to_owned(),
+                        Some(file) => format!("which {} has", shown(file)),
+                    };
+                    format!("; did you mean {}, {place}?", escape(near))
+                });
+                let near = near.unwrap_or_default();
+                Err(refused(&format!("the variable is not set here{searched}{near}")))
+            }
+            Some(value) if value.is_empty() => match self.set.get(name) {
+                Some(Some(file)) => Err(refused(&format!("it is empty in {}", shown(file)))),
+                _ => Err(refused("the variable is set and empty")),
             },
-            Some(value) if value.is_empty() => Err(refused("the variable is set and empty")),
             Some(value) => Ok(value),
         }
     }
@@ -187,14 +206,22 @@ fn content(path: &Path, mut file: File) -> Result<Bytes> {
     Ok(bytes)
 }
 
+/// A file that holds a secret.
 fn unreadable(path: &Path, error: std::io::Error) -> Error {
+    let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+    let error = unread(path, error);
+    if is_missing { error.hint("a variable is --secret NAME=HOST") } else { error }
+}
+
+/// A file that holds a secret, or values of variables.
+fn unread(path: &Path, error: std::io::Error) -> Error {
     let what = format!("the secrets in {} cannot be read", shown(path));
     if error.kind() != std::io::ErrorKind::NotFound {
         return Error::new(Kind::Refused, what).because(error).hint("let this user read it, or leave it out");
     }
     Error::new(Kind::Refused, what)
         .because("there is no such file")
-        .hint("name a file that is there, or leave it out; a variable is --secret NAME=HOST")
+        .hint("name a file that is there, or leave it out")
 }
 
 fn refused(path: &Path, why: &str) -> Error {

@@ -26,7 +26,8 @@ use crate::policy::origin::Layer;
 use crate::policy::trust::Trust;
 use crate::sanitize::escape;
 use crate::secrets::{
-    Concealed, FileMask, Guess, Secret, SecretValue, Seed, Sentinel, Vault, mask_file, sentinel,
+    Concealed, FileMask, Guess, Secret, SecretValue, Seed, Sentinel, Vault, mask_file, more_than_a_token,
+    sentinel,
 };
 
 use self::concealed::known;
@@ -78,6 +79,7 @@ pub(super) fn begin(
     let concealed = if details { hiding(host, prepared, &secrets) } else { Concealed::default() };
     let vault = Vault::new(secrets);
     warnings.extend(other_ways::close(&prepared.plan, &vault, &mut late));
+    warnings.extend(other_ways::in_remotes(prepared.git.as_ref(), &written(prepared), &vault));
     let inspector = match &policy.trust {
         Trust::Session(places) => {
             let vault = Arc::new(vault);
@@ -192,7 +194,19 @@ fn secrets(
                 .hint(kept_out(binding))
         };
         let value = SecretValue::new(std::mem::take(&mut *bytes)).map_err(|error| refused(&error))?;
-        warnings.extend(stripped(name, &value).into_iter().chain(beyond_ascii(name, &value)));
+        let told = [stripped(name, &value), beyond_ascii(name, &value), structured(name, &value)];
+        warnings.extend(told.into_iter().flatten());
+        // An answer with the value of both could be given the fake of one only.
+        let same = secrets
+            .iter_mut()
+            .find(|secret| secret.value.expose() == value.expose() && secret.places == binding.places);
+        if let Some(same) = same {
+            late.environment.insert(name.clone(), same.sentinel.as_str().into());
+            same.hosts.extend(
+                binding.hosts.iter().filter(|host| !same.hosts.contains(host)).cloned().collect::<Vec<_>>(),
+            );
+            continue;
+        }
         let taken: Vec<&Sentinel> = secrets.iter().map(|secret| &secret.sentinel).collect();
         let sentinel = sentinel(seed, name, &value, &taken).map_err(|error| refused(&error))?;
         late.environment.insert(name.clone(), sentinel.as_str().into());
@@ -212,7 +226,7 @@ fn secrets(
         let refused = |error: &dyn std::fmt::Display| {
             Error::new(Kind::Refused, format!("{} cannot be masked", escape(name.as_str()))).because(error).hint(
                 format!(
-                    "or keep it out of the jail: mode = \"deny\" beside its path in [[secrets.files]], without another key ({} has it now)",
+                    "or keep it out of the jail: its path with mode = \"deny\" and no other key in [[secrets.files]], instead of {}",
                     binding.origin
                 ),
             )
@@ -261,7 +275,7 @@ fn without(binding: &SecretBinding) -> String {
     let name = escape(&binding.name);
     format!(
         "an entry below [agents.NAME] counts for that agent or command alone: secrets.{name} = {{ ... }} there ({} has it now); \
-         --env {name} goes without it once",
+         --env {name} gives the jail the real value of your environment, where it is set",
         binding.origin
     )
 }
@@ -277,6 +291,16 @@ fn stripped(name: &str, value: &SecretValue) -> Option<String> {
             escape(name)
         )
     })
+}
+
+/// What to say of a value that is more than a token: its fake is scrambled as a whole.
+fn structured(name: &str, value: &SecretValue) -> Option<String> {
+    let is = more_than_a_token(value)?;
+    Some(format!(
+        "the value of {}: {is}, and all of it is a fake, which no program can read as that; where one has to, give it the part that is \
+         secret alone, or the whole in a file ([[secrets.files]], with extract, or decode = \"jwt\")",
+        escape(name)
+    ))
 }
 
 /// What to say of a value whose bytes depend on who writes it: a header has no character set.

@@ -1,27 +1,29 @@
 //! From what was typed to a plan.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::cli::RunOptions;
 use crate::config::command_line::{self, EnvScalars};
-use crate::config::layers::{Paths, load};
+use crate::config::layers::{Files, Paths, load};
 use crate::config::merge::{Layers, merge};
+use crate::config::words::nearest;
 use crate::error::{Error, Kind, Result};
 use crate::guard::named::Named;
-use crate::host::Host;
 use crate::host::bwrap::Bwrap;
-use crate::host::command::Command;
+use crate::host::command::{Command, on_path};
 use crate::host::git::GitLayout;
 use crate::host::project::Project;
 use crate::host::secret_sources::Written;
 use crate::host::sources::Sources;
 use crate::host::survey::survey;
+use crate::host::{Host, agents};
 use crate::plan::Plan;
 use crate::plan::compile::{Context, compile};
 use crate::plan::inner::InnerTerminal;
 use crate::plan::seccomp::Arch;
 use crate::policy::{Policy, ProtectedTree, resolve};
+use crate::sanitize::escape;
 use crate::terminal::{Stream, Streams};
 
 use super::ahead::Ahead;
@@ -95,6 +97,7 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>, ahead: Ahead) -> Resul
         cwd: &cwd,
         home: &host.user.home,
     })?;
+    let mut warnings = misspelt_agents(host, &files, &project.root, program);
     let store = host.xdg("XDG_DATA_HOME", ".local/share").join("ai-jail");
     // Before anything is said of the hosts.
     check_hosts(host, &settings, &Written::new([project.root.clone(), store.clone()]))?;
@@ -102,7 +105,6 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>, ahead: Ahead) -> Resul
         Error::new(Kind::Machine, format!("{} is not supported", std::env::consts::ARCH))
             .because("the table of system calls knows x86_64 and aarch64")
     })?;
-    let mut warnings = Vec::new();
     let facts = survey(host, &settings, &project, &command, request.command.to_vec(), &mut warnings)?;
     let state = host.xdg("XDG_STATE_HOME", ".local/state").join("ai-jail");
     Named::of(&state, &facts.project).check(&facts.asked)?;
@@ -132,6 +134,29 @@ pub(super) fn prepare(host: &Host, request: &Request<'_>, ahead: Ahead) -> Resul
         state,
         sources: facts.sources,
     })
+}
+
+/// What to say of tables of commands that are nothing, and nearly an agent: what they keep out would be in.
+fn misspelt_agents(host: &Host, files: &Files, project: &Path, program: &OsStr) -> Vec<String> {
+    let command = Path::new(program).file_name();
+    let mut lines = Vec::new();
+    for name in files.user.iter().flat_map(|file| file.agents.keys()) {
+        let word = OsStr::new(name);
+        if command == Some(word)
+            || agents::find(host, name).is_ok_and(|agent| agent.is_some())
+            || agents::all().any(|agent| agent.name.0 == *name)
+        {
+            continue;
+        }
+        let near = nearest(name, agents::all().map(|agent| agent.name.0.as_str()));
+        if let Some(near) = near.filter(|_| on_path(host, project, word).is_err()) {
+            lines.push(format!(
+                "[agents.{}] of your configuration is for a command that is not there; did you mean [agents.{near}]?",
+                escape(name)
+            ));
+        }
+    }
+    lines
 }
 
 fn own_program() -> Result<PathBuf> {

@@ -268,7 +268,7 @@ impl Record {
         let log = match Log::open(&prepared.state.join(LOG), session) {
             Ok(log) => Some(log),
             Err(error) if prepared.policy.settings.log_required.value => {
-                return Err(error.hint("log.required is set, so nothing runs without a log"));
+                return Err(error.hint("log.required is set, so nothing runs without a log; log.required = false makes that a warning"));
             }
             Err(error) => {
                 reporter.warn(&format!("{error}; this session is not recorded"));

@@ -30,6 +30,6 @@ pub use places::{Place, Places};
 pub use sentinel::{Sentinel, ShapeError, sentinel};
 pub use shapes::looks_like_token;
 pub use stream::{Noted, Stream};
-pub use structure::Structure;
+pub use structure::{Structure, more_than_a_token};
 pub use value::{MAX_VALUE, SecretValue, Seed, ValueError};
 pub use vault::{Channel, Outgoing, Secret, Vault};

@@ -30,6 +30,33 @@ pub enum Form {
     Words,
 }
 
+impl Form {
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::Json => "it is JSON",
+            Self::Equals => "it has lines like `name = value`",
+            Self::Colon => "it has lines like `name: value`",
+            Self::Login => "it has a login and a password in a URL",
+            Self::Netrc => "it has the words machine, login and password",
+            Self::Words => "it holds white space or quotes",
+        }
+    }
+}
+
+/// What a variable's value is that programs take apart; `None` for what they pass on as it is, such as a phrase.
+pub fn more_than_a_token(value: &SecretValue) -> Option<&'static str> {
+    if is_jwt(value) {
+        return Some("it is a JSON Web Token");
+    }
+    let form = structure(value.expose())?.form;
+    let text = || String::from_utf8_lossy(value.expose()).into_owned();
+    match form {
+        Form::Json | Form::Login => Some(form.sentence()),
+        Form::Words if text().split_whitespace().any(looks_like_token) => Some("it has words beside a token"),
+        Form::Equals | Form::Colon | Form::Netrc | Form::Words => None,
+    }
+}
+
 /// A file that holds more than a secret. No value is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Structure {
@@ -45,14 +72,7 @@ pub struct Structure {
 impl fmt::Display for Structure {
     /// What it is, why it cannot be masked as a whole, and what to do.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is = match self.form {
-            Form::Json => "it is JSON",
-            Form::Equals => "it has lines like `name = value`",
-            Form::Colon => "it has lines like `name: value`",
-            Form::Login => "it has a login and a password in a URL",
-            Form::Netrc => "it has the words machine, login and password",
-            Form::Words => "it holds white space or quotes",
-        };
+        let is = self.form.sentence();
         write!(
             f,
             "{is}, and all of it would be a fake, so that programs could not read it, and a token from it would not be \
@@ -283,6 +303,25 @@ mod tests {
         }
         assert_eq!(structure(b"\xff{\"a\": 1}"), None);
         assert_eq!(structure(b"-----BEGIN-----\nAAAA\nBBBB==\n"), None);
+    }
+
+    #[test]
+    fn a_variable_that_programs_take_apart_is_told_of() {
+        let jwt = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.\
+                   dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U";
+        for (value, want) in [
+            (TOKEN.to_owned(), None),
+            ("correct horse battery staple".to_owned(), None),
+            (format!("session={TOKEN}"), None),
+            (format!("Bearer {TOKEN}"), Some("words beside a token")),
+            (format!("https://me:{TOKEN}@a.test/db"), Some("in a URL")),
+            (format!("{{\"key\": \"{TOKEN}\"}}"), Some("JSON")),
+            (jwt.to_owned(), Some("JSON Web Token")),
+        ] {
+            let found = more_than_a_token(&SecretValue::new(value.clone().into_bytes()).unwrap());
+            assert_eq!(found.is_some(), want.is_some(), "{value}: {found:?}");
+            assert!(found.unwrap_or_default().contains(want.unwrap_or_default()), "{value}: {found:?}");
+        }
     }
 
     #[test]

@@ -94,7 +94,8 @@ fn a_value_of_which_there_is_no_fake_can_be_kept_out_as_is_said() {
     let file = env.file("token", "hunter2\n");
     let flag = format!("{}=a.test", file.display());
     let typed = env.jail([&allow[..], &["--secret-file", &flag, "--", "true"]].concat());
-    assert!(typed.refused().contains("mode = \"deny\" beside its path in [[secrets.files]]"), "{typed:#?}");
+    let way = "its path with mode = \"deny\" and no other key in [[secrets.files]], instead of --secret-file";
+    assert!(typed.refused().contains(way), "{typed:#?}");
 }
 
 #[test]
@@ -166,7 +167,7 @@ fn a_secret_without_a_value_is_refused_with_its_place_and_a_way_out() {
             "below [agents.NAME]",
             "secrets.TOKEN = { ... }",
             "config.toml:2",
-            "--env TOKEN goes without it once",
+            "--env TOKEN gives the jail the real value of your environment, where it is set",
         ] {
             assert!(failed.stderr.contains(part), "{part}: {failed:#?}");
         }
@@ -184,7 +185,7 @@ fn a_secret_without_a_value_is_refused_with_its_place_and_a_way_out() {
 #[test]
 fn a_mistake_is_answered_with_what_was_meant() {
     let env = TestEnv::new().var("BROKEN", format!("{KEY}\n"));
-    let file = env.file(env.home().join("keys.env"), format!("FILED={KEY}\n"));
+    let file = env.file(env.home().join("keys.env"), format!("\u{feff}FILED={KEY}\nEMPTY=\n"));
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("chmod");
     let file = file.to_str().expect("UTF-8");
     for (args, parts) in [
@@ -206,6 +207,17 @@ fn a_mistake_is_answered_with_what_was_meant() {
             &["there is no such file", "a variable is --secret NAME=HOST"],
         ),
         (&["--secret", "BROKEN=a.test"], &["it ends in a line break", "$(cat FILE)"]),
+        (&["--secret", "TOKEN=a.test,"], &["a host is missing", "write HOST, or HOST,HOST"]),
+        (&["--secret", "TOKEN=a.test, b.test"], &["white space beside a host"]),
+        (
+            &["--env-file", file, "--secret", "EMPTY=a.test"],
+            &["it is empty in ", "keys.env", "set it here or there"],
+        ),
+        (
+            &["--env-file", file, "--secret", "FILE=a.test"],
+            &["not set here, and ", "keys.env does not have it; did you mean FILED, which ", "keys.env has?"],
+        ),
+        (&["--allow-host", KEY], &["it looks like a secret", "HOST:443"]),
     ] {
         let output = env.jail([args, &["--allow-host", "a.test", "--", "true"]].concat());
         for part in parts {
@@ -222,6 +234,40 @@ fn a_mistake_is_answered_with_what_was_meant() {
     );
     let unset = said(&["--env", "UNSET"]);
     assert!(unset.contains("--env UNSET: it is not set here"), "{unset}");
+    let far = said(&["--allow-host", "api.github.com", "--resolve", "other.test=127.0.0.1"]);
+    let near = said(&["--allow-host", "api.github.com", "--resolve", "api.gihub.com=127.0.0.1"]);
+    let want = "api.gihub.com is not allowed, so that its address counts for nothing (--resolve); did you mean api.github.com";
+    assert!(near.contains(want) && !far.contains("counts for nothing"), "{near} {far}");
+    let right = said(&["--allow-host", "api.gihub.com", "--resolve", "api.gihub.com=127.0.0.1"]);
+    assert!(!right.contains("counts for nothing"), "{right}");
+}
+
+#[test]
+fn a_slip_in_the_name_of_a_table_does_not_pass_in_silence() {
+    let env = TestEnv::new();
+    let run = || env.jail(["--", "true"]);
+    env.config("[[secrets.file]]\npath = \"~/t\"\nhosts = [\"a.test\"]\n");
+    assert!(run().refused().contains("did you mean [[secrets.files]]?"), "{:#?}", run());
+    env.config("[agents.cluade]\nnetwork.deny = [\"a.test\"]\n");
+    let want = "[agents.cluade] of your configuration is for a command that is not there; did you mean [agents.claude]?";
+    assert!(run().stderr.contains(want), "{:#?}", run());
+    // One that is there is meant, and one that is like no agent may come.
+    for known in ["claude", "opencode", "true", "mytool"] {
+        env.config(&format!("[agents.{known}]\nnetwork.deny = [\"a.test\"]\n"));
+        assert!(!run().stderr.contains("did you mean"), "{known}: {:#?}", run());
+    }
+}
+
+#[test]
+fn a_value_that_is_more_than_a_token_is_said_to_be_scrambled() {
+    let env = TestEnv::new().var("DATABASE", format!("https://me:{KEY}@a.test/db")).var("TOKEN", KEY);
+    let said = |name: &str| {
+        let bound = format!("{name}=a.test");
+        env.jail(["--secret", &bound, "--allow-host", "a.test", "--", "true"]).stderr
+    };
+    let want = "the value of DATABASE: it has a login and a password in a URL, and all of it is a fake";
+    assert!(said("DATABASE").contains(want), "{}", said("DATABASE"));
+    assert!(!said("TOKEN").contains("all of it is a fake"));
 }
 
 #[test]

@@ -281,6 +281,51 @@ fn a_file_with_secrets_is_a_copy_with_fakes_wherever_it_lies() {
 }
 
 #[test]
+fn a_file_with_secrets_that_is_denied_is_not_there() {
+    let value = token();
+    let env = TestEnv::new();
+    let inside = env.file("conf/token", format!("{value}\n"));
+    let outside = env.file(env.root().join("else/token"), format!("{value}\n"));
+    for (file, denied) in
+        [(&inside, "conf/*"), (&inside, "conf"), (&outside, outside.to_str().expect("UTF-8"))]
+    {
+        let bound = format!("{}=api.example", file.display());
+        let read = format!("cat {}", file.display());
+        let run = |flags: &[&str]| {
+            env.jail([&["--secret-file", &bound], flags, &["--", "sh", "-c", &read]].concat())
+        };
+        like(run(&[]).ok().trim_end(), &value);
+        let output = run(&["--deny", denied]);
+        assert!(!output.success() && output.stdout.is_empty(), "{denied}: {output:#?}");
+        assert!(output.stderr.contains("it is denied (--deny), which wins"), "{denied}: {output:#?}");
+    }
+}
+
+#[test]
+fn a_value_in_the_url_of_a_remote_is_said_to_be_read() {
+    let value = token();
+    let env = with_token(&value);
+    env.outside("git init -q .; git remote add origin https://api.example/a").ok();
+    let said = || env.jail(bound(&["--", "true"])).stderr;
+    assert!(!said().contains("git remote set-url"), "{}", said());
+    env.outside("git remote set-url origin https://x:$TOKEN@api.example/a").ok();
+    let warning = said();
+    assert!(warning.contains(".git/config, which the jail reads as it is"), "{warning}");
+    assert!(!warning.contains(&value), "{warning}");
+}
+
+#[test]
+fn secrets_of_one_value_have_one_fake() {
+    let value = token();
+    let env = with_token(&value).var("OTHER", &value);
+    let output =
+        env.jail(bound(&["--secret", "OTHER=b.example", "--", "sh", "-c", "echo $TOKEN; echo $OTHER"]));
+    let lines: Vec<&str> = output.ok().lines().collect();
+    like(lines[0], &value);
+    assert_eq!(lines[0], lines[1]);
+}
+
+#[test]
 fn a_file_with_secrets_that_is_replaced_outside_does_not_show_through() {
     let value = token();
     let env = TestEnv::new();

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use crate::error::{Error, Kind, Result};
 
-use super::{Bytes, Written, content, open, refused, shown, unreadable};
+use super::{Bytes, Written, content, open, refused, shown, unread};
 
 /// What others may do to such a file: nothing.
 const OTHERS: u32 = 0o077;
@@ -22,21 +22,21 @@ pub(super) fn read(path: &Path, written: &Written) -> Result<BTreeMap<String, By
     let refuse = |why: &str| Err(refused(path, why).hint(hint));
     // The directories may be symlinks, the file itself not.
     let parent = path.parent().unwrap_or(Path::new("/"));
-    let parent = parent.canonicalize().map_err(|error| unreadable(path, error))?;
+    let parent = parent.canonicalize().map_err(|error| unread(path, error))?;
     let Some(name) = path.file_name() else { return refuse("it is not a regular file") };
     let real = parent.join(name);
     // What is not there is nowhere.
     if let Err(error) = real.symlink_metadata() {
-        return Err(unreadable(path, error));
+        return Err(unread(path, error));
     }
     if written.holds(path) || written.holds(&real) {
         return refuse("it lies where a jail can write");
     }
     let file = match open(&real) {
         Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return refuse("it is a symlink"),
-        other => other.map_err(|error| unreadable(path, error))?,
+        other => other.map_err(|error| unread(path, error))?,
     };
-    let metadata = file.metadata().map_err(|error| unreadable(path, error))?;
+    let metadata = file.metadata().map_err(|error| unread(path, error))?;
     // A directory with that mode could not be entered.
     if !metadata.is_file() {
         return Err(
@@ -60,6 +60,8 @@ pub(super) fn read(path: &Path, written: &Written) -> Result<BTreeMap<String, By
 /// The variables of a text, or the number of the line that is none, and why. Neither has a part of the line.
 fn parse(text: &[u8]) -> Result<BTreeMap<String, Bytes>, (usize, &'static str)> {
     let mut values = BTreeMap::new();
+    // Editors of Windows begin a text so.
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line).trim_ascii();
         if line.is_empty() || line.starts_with(b"#") {

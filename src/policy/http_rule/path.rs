@@ -247,7 +247,7 @@ impl fmt::Display for PathGlob {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
     /// It does not begin with a slash.
-    #[error("the path does not begin with a slash; write /** for every path")]
+    #[error("the path does not begin with a slash; write /PATH, or /** for every path")]
     NoSlash,
     /// It has a query.
     #[error("a rule is about the path; write it without `?` and what follows")]

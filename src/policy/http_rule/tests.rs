@@ -335,7 +335,7 @@ fn a_bad_rule_is_refused_with_its_reason() {
         ("PROPFINT /x", "PROPFINT is no method of HTTP; did you mean PROPFIND?"),
         ("FROBNICATE /x", "FROBNICATE is no method of HTTP; write * for every method"),
         ("GET* /x", "a method is letters, such as GET or POST, or * for every one"),
-        ("GET x", "the path does not begin with a slash; write /** for every path"),
+        ("GET x", "the path does not begin with a slash; write /PATH, or /** for every path"),
         ("GET /a?b", "a rule is about the path; write it without `?` and what follows"),
         (
             "GET /a /b",

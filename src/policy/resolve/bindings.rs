@@ -16,6 +16,7 @@ use crate::host::system::MountKind;
 use crate::plan::operation::{Access, AtLaunch};
 use crate::policy::bindings::{FileBinding, SecretBinding, SecretMode, ValueFrom};
 use crate::policy::files::{FileRule, FileRules, Shape, Source, Tree};
+use crate::policy::glob::{Anchor, Below};
 use crate::policy::host_rule::HostPattern;
 use crate::policy::origin::{Layer, Origin, Sourced};
 use crate::policy::{Facts, env};
@@ -38,7 +39,7 @@ pub(super) struct Bound {
 pub(super) fn resolve(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<Bound> {
     let mut bound = Bound {
         variables: variables(settings, facts, warnings)?,
-        files: files(settings, warnings)?,
+        files: files(settings, facts, warnings)?,
         left_out: BTreeMap::new(),
     };
     own_keys(settings, facts, &mut bound, warnings)?;
@@ -207,13 +208,20 @@ fn variables(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> 
     Ok(bindings)
 }
 
-fn files(settings: &Settings, warnings: &mut Vec<String>) -> Result<Vec<FileBinding>> {
+fn files(settings: &Settings, facts: &Facts, warnings: &mut Vec<String>) -> Result<Vec<FileBinding>> {
     let mut bindings = Vec::new();
     for (path, entry) in &settings.secret_files {
         let shown = escape(path).to_string();
         let mut mode = entry.mode.unwrap_or(SecretMode::Mask);
         if mode == SecretMode::Mask {
             mode = mode_of(settings, &shown, &entry.origin, warnings)?;
+        }
+        if let (SecretMode::Mask, Some(denied)) = (mode, denied(settings, facts, path)) {
+            warnings.push(format!(
+                "{shown}: the jail does not have it, not as a fake either: it is denied ({denied}), which wins ({})",
+                entry.origin
+            ));
+            mode = SecretMode::Deny;
         }
         let hosts = match (mode, &entry.hosts) {
             (SecretMode::Deny, _) => Vec::new(),
@@ -232,6 +240,23 @@ fn files(settings: &Settings, warnings: &mut Vec<String>) -> Result<Vec<FileBind
         });
     }
     Ok(bindings)
+}
+
+/// Who denies the file at `path`, or something above it.
+fn denied<'s>(settings: &'s Settings, facts: &Facts, path: &Path) -> Option<&'s Origin> {
+    let reals =
+        facts.secret_files.iter().filter(|known| known.named == path).map(|known| known.real.as_path());
+    let names: Vec<&Path> = reals.chain([path]).collect();
+    let globs = settings.deny_files.iter().map(|glob| {
+        let base = match glob.value.anchor() {
+            Anchor::Project => &facts.project,
+            Anchor::Root => Path::new("/"),
+        };
+        (glob.value.below(base, 0), &glob.origin)
+    });
+    let is_denied =
+        |glob: &Below| names.iter().flat_map(|name| name.ancestors()).any(|path| glob.matches(path));
+    globs.filter(|(glob, _)| is_denied(glob)).map(|(_, origin)| origin).next()
 }
 
 /// What becomes of a secret that should be masked: with an open network nobody could put the real value in.

@@ -1,8 +1,11 @@
-//! The ways by which the value of a secret comes in beside its own variable: other variables, and the command's arguments.
+//! The ways by which the value of a secret comes in beside its own variable: other variables, the command's arguments, and the
+//! URL of a remote.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use crate::host::git::GitLayout;
+use crate::host::secret_sources::{Written, file};
 use crate::plan::Plan;
 use crate::plan::late::Late;
 use crate::sanitize::escape;
@@ -47,6 +50,20 @@ pub(super) fn close(plan: &Plan, vault: &Vault, late: &mut Late) -> Option<Strin
         format!(
             "the value of a secret is also in {}: the jail gets the fake there as well{typed}",
             places.join(", ")
+        )
+    })
+}
+
+/// What to say of a value in the settings of the project's repository, which git inside has to read as they are: a login in the
+/// URL of a remote.
+pub(super) fn in_remotes(git: Option<&GitLayout>, written: &Written, vault: &Vault) -> Option<String> {
+    let config = git?.common_dir.join("config");
+    let (content, _) = file(&config, written).ok()?;
+    (*vault.scrub_value(&content) != **content).then(|| {
+        format!(
+            "the value of a secret is also in {}, which the jail reads as it is: take it out of there, as with `git remote set-url \
+             origin https://HOST/PATH`, and give the login where it is used",
+            escape(&config)
         )
     })
 }

@@ -58,6 +58,21 @@ pub(in crate::policy::resolve) fn check(
             _ => {}
         }
     }
+    // Many may be given for every run; one that is nearly an allowed host is a slip.
+    let typed = settings.resolve.iter().filter(|(_, target)| target.origin.layer == Layer::CommandLine);
+    for (name, target) in typed {
+        let Ok(host) = HostPattern::parse(name) else { continue };
+        let is_allowed = allow.iter().any(|rule| rule.value.hosts() == host.hosts())
+            || Host::parse(name.as_bytes())
+                .is_ok_and(|host| allow.iter().any(|rule| rule.value.matches_host(&host)));
+        let meant = meant(&host, allow, settings);
+        if !is_allowed && !meant.is_empty() {
+            warnings.push(format!(
+                "{name} is not allowed, so that its address counts for nothing ({}); {meant}allow it with --allow-host {name}",
+                target.origin
+            ));
+        }
+    }
     for rules in http {
         let (host, origin) = (&rules.value.host, &rules.origin);
         // Requests over plain HTTP are judged as well.
