@@ -290,6 +290,14 @@ fn variable(raw: &OsStr) -> Result<(String, EnvValue)> {
         Some((name, value)) => (name, EnvValue::Set(value.to_owned())),
         None => (text, EnvValue::Pass),
     };
+    if secret_values::is_value_for_name(name) {
+        let why = "it looks like a secret, and names of variables are not hidden in the jail";
+        return Err(usage(
+            "--env",
+            name,
+            Problem::new(why).hint("write the name, without a `$`, and treat that secret as seen"),
+        ));
+    }
     values::env_name(name).map_err(bad)?;
     Ok((name.to_owned(), value))
 }

@@ -218,6 +218,8 @@ fn a_mistake_is_answered_with_what_was_meant() {
             &["not set here, and ", "keys.env does not have it; did you mean FILED, which ", "keys.env has?"],
         ),
         (&["--allow-host", KEY], &["it looks like a secret", "HOST:443"]),
+        (&["--env", KEY], &["--env cannot be `***`", "without a `$`"]),
+        (&["--env", &format!("{KEY}=x")], &["--env cannot be `***`", "without a `$`"]),
     ] {
         let output = env.jail([args, &["--allow-host", "a.test", "--", "true"]].concat());
         for part in parts {

@@ -315,6 +315,18 @@ fn a_value_in_the_url_of_a_remote_is_said_to_be_read() {
 }
 
 #[test]
+fn a_copy_with_fakes_does_not_get_into_git_by_the_way() {
+    let env = TestEnv::new();
+    env.outside("git init -q .").ok();
+    let file = env.file("conf/token", format!("{}\n", token()));
+    assert!(env.outside("git status --porcelain").ok().contains("conf/"), "control: git would add it");
+    let named = format!("{}=api.example", file.display());
+    let script = "echo x > new; git add -A; git status --porcelain";
+    let output = env.jail(["--secret-file", &named, "--", "sh", "-c", script]);
+    assert_eq!(output.ok(), "A  new\n");
+}
+
+#[test]
 fn secrets_of_one_value_have_one_fake() {
     let value = token();
     let env = with_token(&value).var("OTHER", &value);

@@ -1,6 +1,6 @@
 //! The files of `/etc` and `/run` that are made for the jail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -73,6 +73,7 @@ pub(super) fn made(
         (NetworkRule::DangerOpen, Some(host)) => host.clone(),
         _ => "nameserver 127.0.0.1\noptions attempts:1 timeout:2\n".to_owned(),
     };
+    let unlike = unlike_outside(facts, secrets, credentials.bound);
     let mut made: Vec<(&str, String)> = vec![
         ("/etc/passwd", passwd),
         ("/etc/group", groups),
@@ -81,15 +82,27 @@ pub(super) fn made(
         ("/etc/nsswitch.conf", nsswitch(network)),
         ("/etc/resolv.conf", resolver),
         ("/etc/machine-id", format!("{}\n", machine_id(&facts.project))),
-        (GIT_CONFIG, git_config(&facts.git_config, secrets)),
+        (GIT_CONFIG, git_config(&facts.git_config, !unlike.is_empty())),
         (ABOUT, about(settings, facts, network, protected, secrets, credentials, hidden)),
     ];
     let mut files: Vec<(PathBuf, Vec<u8>)> =
         made.drain(..).map(|(path, text)| (PathBuf::from(path), text.into_bytes())).collect();
-    if secrets.iter().any(SecretRule::is_masked) {
-        files.push((GIT_EXCLUDES.into(), git_excludes(secrets)));
+    if !unlike.is_empty() {
+        files.push((GIT_EXCLUDES.into(), git_excludes(&unlike)));
     }
     files
+}
+
+/// The project's files, from the project, that are something else inside: empty, or a copy with fakes.
+fn unlike_outside(facts: &Facts, secrets: &[SecretRule], bound: &Bound) -> Vec<PathBuf> {
+    let masked = secrets.iter().filter(|secret| secret.is_masked()).map(|secret| secret.below.clone());
+    let copies = bound
+        .files
+        .iter()
+        .flat_map(|file| facts.secret_files.iter().filter(|place| place.named == file.path));
+    let places = copies.flat_map(|place| [&place.place, &place.real]);
+    let below = places.filter_map(|path| Some(path.strip_prefix(&facts.project).ok()?.to_path_buf()));
+    masked.chain(below).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Where names are looked up. Without a network there is no resolver to ask, so that an answer is "no such host" at once
@@ -115,9 +128,9 @@ fn machine_id(project: &Path) -> String {
 }
 
 /// The carried settings in git's own syntax. Section and key names come from an allowlist; a subsection is quoted.
-fn git_config(values: &[(String, String)], secrets: &[SecretRule]) -> String {
+fn git_config(values: &[(String, String)], excludes: bool) -> String {
     let mut text = String::new();
-    if secrets.iter().any(SecretRule::is_masked) {
+    if excludes {
         text.push_str(&format!("[core]\n\texcludesFile = {GIT_EXCLUDES}\n"));
     }
     for (name, value) in values {
@@ -133,12 +146,12 @@ fn git_config(values: &[(String, String)], secrets: &[SecretRule]) -> String {
     text
 }
 
-/// So that `git add -A` does not add the empty file that stands in a secret's place. The path is given from the project and
+/// So that `git add -A` does not add what stands in a secret's place. The path is given from the project and
 /// from each directory above the file, one of which may be a repository's root.
-fn git_excludes(secrets: &[SecretRule]) -> Vec<u8> {
-    let mut text = b"# Masked by ai-jail: empty here, not outside.\n".to_vec();
-    for secret in secrets.iter().filter(|secret| secret.is_masked()) {
-        let path = secret.below.as_os_str().as_bytes();
+fn git_excludes(paths: &[PathBuf]) -> Vec<u8> {
+    let mut text = b"# Masked by ai-jail: empty here, or a copy with fakes, not outside.\n".to_vec();
+    for path in paths {
+        let path = path.as_os_str().as_bytes();
         if path.contains(&b'\n') {
             continue;
         }
