@@ -49,6 +49,8 @@ pub(super) enum Failure {
     Request(String),
     /// The origin gave no answer that can be passed on, and nothing was.
     Origin(String),
+    /// The same, since it closed the connection before the first byte of an answer.
+    Closed(String),
     /// The answer has begun, or there is nobody to answer.
     Cut,
 }
@@ -100,7 +102,17 @@ pub(super) async fn run(
                     Err(UploadError::Chunks(_)) if progress.answered() => break Err(Failure::Cut),
                     Err(UploadError::Chunks(error)) => break Err(Failure::Request(error.to_string())),
                 },
-                ended = &mut download => break ended,
+                ended = &mut download => {
+                    if uploading && matches!(ended, Ok(Downloaded::Response(_))) {
+                        // What is not sent yet belongs to the request all the same.
+                        tokio::select! {
+                            _ = &mut upload => {}
+                            () = broken(client) => {}
+                            () = activity.idle_for(gate.deadlines.half_closed) => {}
+                        }
+                    }
+                    break ended;
+                }
                 // Nobody reads from a client that has sent all: that it is gone is seen here alone.
                 () = broken(client) => break Err(Failure::Cut),
                 () = finished_sending(client), if !uploading && !half_closed => half_closed = true,

@@ -277,7 +277,7 @@ async fn forward(gate: &Gate, door: Door, wire: &mut Wire, mut outgoing: Outgoin
         Err(exchange::Failure::Request(why)) => {
             (Status::BadRequest, format!("ai-jail: the request is refused: {why}"))
         }
-        Err(exchange::Failure::Origin(why)) => {
+        Err(exchange::Failure::Origin(why) | exchange::Failure::Closed(why)) => {
             (Status::BadGateway, format!("ai-jail: {} is allowed, but {why}", outgoing.target))
         }
     };

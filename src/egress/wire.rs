@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::egress::limits::{HEAD_READ, MAX_LARGE_RESTS, READ_SIZE, SMALL_HEAD, SMALL_READ};
 
 /// Bytes that are taken from a refused client before it is cut off.
-const MAX_LINGER: usize = 1024 * 1024;
+pub(super) const MAX_LINGER: usize = 64 * 1024 * 1024;
 
 /// How often a client that has sent ahead is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);

@@ -1,7 +1,9 @@
 //! Bodies in HTTP/2 on their way: searched when there is something to search for, else passed as they are.
 
 use std::borrow::Cow;
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -14,7 +16,7 @@ use crate::secrets::{Stream, Vault};
 
 use self::incoming::{Cut, Part};
 use super::Session;
-use super::h2::Backlog;
+use super::h2::{Backlog, Frames};
 
 mod incoming;
 
@@ -43,6 +45,7 @@ pub(super) async fn pass(
     backlog: &Backlog,
     mut search: Option<Stream>,
 ) -> Result<(), Broken> {
+    let unsent = Arc::default();
     loop {
         let came = poll_fn(|context| match to.poll_reset(context) {
             Poll::Ready(_) => Poll::Ready(Err(Broken)),
@@ -67,7 +70,7 @@ pub(super) async fn pass(
                     Some(rest) if !rest.is_empty() => [out, rest].concat().into(),
                     _ => out,
                 };
-                let sent = put(to, backlog, out, last, &mut from).await;
+                let sent = put(to, backlog, out, last, &mut from, &unsent).await;
                 if let Some(why) = from.cut_by_us() {
                     return Err(cut(session, way, to, why));
                 }
@@ -82,17 +85,29 @@ pub(super) async fn pass(
                 let rest = rest(session, way, search.take());
                 return match trailers.filter(|trailers| !trailers.is_empty()) {
                     Some(trailers) => {
-                        put(to, backlog, rest, false, &mut from).await?;
+                        put(to, backlog, rest, false, &mut from, &unsent).await?;
                         let gone = |context: &mut Context<'_>| to.poll_reset(context).is_ready();
                         let room = backlog.room_unless(weight(&trailers), gone).await.ok_or(Broken)?;
                         to.send_trailers(trailers).map_err(|_| Broken)?;
                         room.take();
                         Ok(())
                     }
-                    None => put(to, backlog, rest, true, &mut from).await,
+                    None => put(to, backlog, rest, true, &mut from, &unsent).await,
                 };
             }
-            Err(Cut::Sender(error)) => return Err(broke(to, &error)),
+            Err(Cut::Sender(error)) => {
+                // A reset overtakes what is not sent yet, and the library forgets that: what came before it would be missing, and
+                // after NO_ERROR nobody would know. A client that gives its request up is heard at once.
+                if way == Way::Down {
+                    let mut sent = pin!(unsent.none());
+                    poll_fn(|context| match to.poll_reset(context) {
+                        Poll::Ready(_) => Poll::Ready(()),
+                        Poll::Pending => sent.as_mut().poll(context),
+                    })
+                    .await;
+                }
+                return Err(broke(to, &error));
+            }
             Err(Cut::Ours(why)) => return Err(cut(session, way, to, why)),
         }
     }
@@ -126,6 +141,7 @@ async fn put(
     mut bytes: Bytes,
     last: bool,
     from: &mut Incoming,
+    unsent: &Arc<Frames>,
 ) -> Result<(), Broken> {
     while !bytes.is_empty() {
         to.reserve_capacity(bytes.len());
@@ -150,7 +166,7 @@ async fn put(
                 from.cut_by_us().is_some() || to.poll_reset(context).is_ready()
             };
             let room = backlog.room_unless(part.len(), gone).await.ok_or(Broken)?;
-            to.send_data(room.keep(part), ends).map_err(|_| Broken)?;
+            to.send_data(room.keep(part, unsent), ends).map_err(|_| Broken)?;
         }
         if ends {
             return Ok(());

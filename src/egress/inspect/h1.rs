@@ -4,8 +4,11 @@ mod carry;
 mod down;
 mod up;
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::OwnedSemaphorePermit;
@@ -17,7 +20,7 @@ use crate::egress::head::{Framing, HeadError, Request, Version, head_length};
 use crate::egress::limits::{HEAD_READ, SMALL_HEAD};
 use crate::egress::reply::{Status, reply};
 use crate::egress::rewrite::{After, after_request, request_head, wants_websocket};
-use crate::egress::wire::{consume, is_idle};
+use crate::egress::wire::{MAX_LINGER, consume, is_idle};
 use crate::policy::http_rule::{HttpDecision, decide_request};
 use crate::tls::roots::Offer;
 
@@ -107,8 +110,20 @@ where
             Next::Cut => return,
         }
     }
-    // A client that is gone has no use for the end.
-    let _ = timeout(session.gate.deadlines.linger, client.write.shutdown()).await;
+    // A client that is gone has no use for the end, and one that still sends would not read it if what it sends were refused.
+    let end = async {
+        client.write.shutdown().await?;
+        let mut taken = 0;
+        while taken < MAX_LINGER {
+            client.ahead.clear();
+            if !fill(&mut client.read, &mut client.ahead, HEAD_READ).await {
+                break;
+            }
+            taken += client.ahead.len();
+        }
+        std::io::Result::Ok(())
+    };
+    let _ = timeout(session.gate.deadlines.linger, end).await;
 }
 
 async fn next<C>(
@@ -154,12 +169,19 @@ where
         _ => None,
     };
     let mut ended = exchange(session, client, &mut side, &mut asked).await;
-    if used == Reuse::Yes && side.ahead.is_empty() && matches!(ended, Err(Failure::Origin(_))) {
+    if used == Reuse::Yes && matches!(ended, Err(Failure::Closed(_))) {
         // The host closed the connection when the request was on its way. What cannot be asked twice is left to the
         // client, which sees what it would have seen without us.
-        let (Some(head), Ok(fresh)) = (again, anew(session).await) else { return Next::End };
-        (side, asked.head) = (fresh, head);
-        ended = exchange(session, client, &mut side, &mut asked).await;
+        match again {
+            Some(head) => {
+                if let Ok(fresh) = anew(session).await {
+                    (side, asked.head) = (fresh, head);
+                    ended = exchange(session, client, &mut side, &mut asked).await;
+                }
+            }
+            None if first => {}
+            None => return Next::End,
+        }
     }
     match ended {
         Ok(Downloaded::Response(after, reuse)) => {
@@ -181,7 +203,7 @@ where
             let answer = reply(Status::BadRequest, &line, None, &asked.method, After::Close);
             say(session, client, &answer, After::Close).await
         }
-        Err(Failure::Origin(why)) => {
+        Err(Failure::Origin(why) | Failure::Closed(why)) => {
             let line = session.unreachable(&why).to_string();
             let answer = reply(Status::BadGateway, &line, None, &asked.method, After::Close);
             say(session, client, &answer, After::Close).await
@@ -335,7 +357,17 @@ where
                     Err(UploadError::Chunks(error)) => return Err(Failure::Request(error.to_string())),
                 }
             }
-            ended = &mut download => return ended,
+            ended = &mut download => {
+                if uploading && matches!(ended, Ok(Downloaded::Response(..))) {
+                    // What is not sent yet belongs to the request all the same, and clients that send all before they read
+                    // would take a broken connection for the answer.
+                    tokio::select! {
+                        () = uploaded(upload, &progress) => {}
+                        () = session.activity.idle_for(session.idle(true)) => {}
+                    }
+                }
+                return ended;
+            }
             () = session.activity.idle_for(session.idle(half_closed)) => {
                 return Err(match progress.answered.load(Ordering::Relaxed) {
                     true => Failure::Cut,
@@ -344,6 +376,15 @@ where
             }
         }
     }
+}
+
+/// Until the request was sent, or does not go on.
+async fn uploaded(mut upload: Pin<&mut impl Future<Output = Result<(), UploadError>>>, progress: &Progress) {
+    poll_fn(|context| match upload.as_mut().poll(context) {
+        Poll::Pending if !progress.uploaded.load(Ordering::Relaxed) => Poll::Pending,
+        _ => Poll::Ready(()),
+    })
+    .await;
 }
 
 /// Carries a WebSocket. What the client sends is masked and cannot be read; what the host sends is searched.

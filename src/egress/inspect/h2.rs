@@ -27,7 +27,7 @@ use crate::policy::authority::Authority;
 use crate::policy::http_rule::{HttpDecision, decide_request};
 use crate::secrets::Stream;
 
-pub(super) use self::backlog::Backlog;
+pub(super) use self::backlog::{Backlog, Frames};
 use self::host::{Host, Sent, Unsent};
 use self::refusal::{Asked, PERMISSION_DENIED, UNAVAILABLE, refusal, say};
 use super::body::{Held, Incoming, Way, copied, copied_name, is_too_large, pass, scrub, tell_cut, weight};

@@ -15,7 +15,7 @@ pub(super) const LEFT_OUT: &[(&str, &str)] = &[
 ];
 /// What a request that carries a secret, or may carry one in what follows its head, must not ask for either: a part of an
 /// answer may be a part of the secret.
-pub(super) const PARTS: &[&str] = &["range", "if-range"];
+pub(super) const PARTS: &[&str] = &["range", "if-range", "request-range"];
 
 /// The value of Host or `:authority` for `target`.
 pub(super) fn host_of(target: &Authority) -> String {

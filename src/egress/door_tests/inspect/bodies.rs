@@ -104,3 +104,88 @@ async fn an_answer_that_holds_the_secret_is_clean_wherever_it_is_cut() {
         assert_eq!(text, read.fake, "{body}");
     }
 }
+
+#[tokio::test]
+async fn an_answer_that_is_whole_before_its_request_leaves_the_request_whole() {
+    const SIZE: usize = 4 << 20;
+    let world = ca();
+    let (sender, mut took) = mpsc::unbounded_channel();
+    let addr = secure(&world, HOST, Alpn::Http1, move |mut stream| {
+        let sender = sender.clone();
+        async move {
+            read_until(&mut stream, "\r\n\r\n").await;
+            stream.write_all(ok("early").as_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
+            let (mut buffer, mut taken) = (vec![0; 1 << 16], 0);
+            while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+                taken += count;
+            }
+            sender.send(taken).unwrap();
+        }
+    })
+    .await;
+    let read = read(addr, &world);
+    let mut client = connect(&read, HOST, Offer::Http1).await.unwrap();
+    let head = format!("POST / HTTP/1.1\r\nHost: api.test\r\nContent-Length: {SIZE}\r\n\r\n");
+    client.write_all(head.as_bytes()).await.unwrap();
+    // All of it before it reads, as many clients do.
+    for part in vec![b'x'; SIZE].chunks(16_384) {
+        timeout(PATIENCE, client.write_all(part)).await.unwrap().unwrap();
+    }
+    client.flush().await.unwrap();
+    let answer = read_until(&mut client, "early").await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("early"), "{answer}");
+    assert_eq!(timeout(PATIENCE, took.recv()).await.unwrap(), Some(SIZE));
+}
+
+#[tokio::test]
+async fn an_answer_of_ours_reaches_a_client_that_still_sends() {
+    let world = ca();
+    let addr = secure(&ca(), HOST, Alpn::Http1, |_| async {}).await;
+    let read = read(addr, &world);
+    let mut client = connect(&read, HOST, Offer::Http1).await.unwrap();
+    client.write_all(b"POST / HTTP/1.1\r\nHost: api.test\r\nContent-Length: 2000000\r\n\r\n").await.unwrap();
+    for part in vec![b'x'; 2_000_000].chunks(16_384) {
+        timeout(PATIENCE, client.write_all(part)).await.unwrap().unwrap();
+    }
+    client.flush().await.unwrap();
+    let answer = read_until(&mut client, "\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_request_whose_answer_is_refused_is_asked_once_and_told_of() {
+    let world = ca();
+    for method in ["GET", "POST"] {
+        for (what, bad) in [
+            ("compressed", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc"),
+            ("not a name", "HTTP/1.1 200 OK\r\nA : b\r\n\r\n"),
+            ("protocol", "HTTP/1.1 101 Other\r\n\r\n"),
+            ("without an answer", "Connection: close"),
+        ] {
+            let (addr, mut requests, _) = answering(&world, move |asked| match asked.contains("/bad") {
+                true => bad.to_owned(),
+                false => ok("fine"),
+            })
+            .await;
+            let read = read(addr, &world);
+            for first in [true, false] {
+                let mut client = connect(&read, HOST, Offer::Http1).await.unwrap();
+                if !first {
+                    client.write_all(b"GET /ok HTTP/1.1\r\nHost: api.test\r\n\r\n").await.unwrap();
+                    read_until(&mut client, "fine").await;
+                }
+                let ask = format!("{method} /bad HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n");
+                client.write_all(ask.as_bytes()).await.unwrap();
+                let mut got = String::new();
+                let _ = timeout(PATIENCE, client.read_to_string(&mut got)).await.unwrap();
+                assert!(got.starts_with("HTTP/1.1 502 ") && got.contains(what), "{method} {first}: {got}");
+                let mut asked = 0;
+                while let Ok(one) = requests.try_recv() {
+                    asked += usize::from(one.contains("/bad"));
+                }
+                assert_eq!(asked, 1, "{method} {what} {first}");
+            }
+        }
+    }
+}

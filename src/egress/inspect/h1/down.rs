@@ -212,7 +212,8 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
                 return Ok(None);
             }
             if !fill(self.read, self.ahead, HEAD_READ).await {
-                return Err(Failure::Origin("it closed the connection without an answer".to_owned()));
+                let why = "it closed the connection without an answer".to_owned();
+                return Err(if self.ahead.is_empty() { Failure::Closed(why) } else { Failure::Origin(why) });
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::egress::limits::{H2_BACKLOG, H2_FRAME};
 
@@ -97,14 +97,40 @@ impl Room<'_> {
 
     /// `data` for a frame of a body, which takes room until nothing is left of it: the receiver's window may shrink while it
     /// waits, and then it stays when all else is sent.
-    pub(in crate::egress::inspect) fn keep(self, data: Bytes) -> Bytes {
-        Bytes::from_owner(Kept { data, _permit: self.permit })
+    pub(in crate::egress::inspect) fn keep(self, data: Bytes, unsent: &Arc<Frames>) -> Bytes {
+        unsent.frames.fetch_add(1, Ordering::Relaxed);
+        Bytes::from_owner(Kept { data, _permit: self.permit, unsent: Arc::clone(unsent) })
+    }
+}
+
+/// The frames of one body that the library was given and has not sent.
+#[derive(Default)]
+pub(in crate::egress::inspect) struct Frames {
+    frames: AtomicUsize,
+    sent: Notify,
+}
+
+impl Frames {
+    /// Until there are none, for the one who gives them.
+    pub(in crate::egress::inspect) async fn none(&self) {
+        while self.frames.load(Ordering::Relaxed) > 0 {
+            self.sent.notified().await;
+        }
     }
 }
 
 struct Kept {
     data: Bytes,
     _permit: OwnedSemaphorePermit,
+    unsent: Arc<Frames>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.unsent.frames.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.unsent.sent.notify_one();
+        }
+    }
 }
 
 impl AsRef<[u8]> for Kept {
@@ -133,13 +159,16 @@ mod tests {
         flushed(true);
         assert_eq!(backlog.room.available_permits(), H2_BACKLOG);
         drop(backlog.room(1000).await);
-        let frame = backlog.room(3).await.unwrap().keep(Bytes::from("abc"));
+        let unsent = Arc::default();
+        let frame = backlog.room(3).await.unwrap().keep(Bytes::from("abc"), &unsent);
         flushed(true);
         let (kept, part) = (backlog.room.available_permits(), frame.slice(2..));
         drop(frame);
         assert_eq!((kept, backlog.room.available_permits(), &part[..]), (kept, kept, &b"c"[..]));
         assert!(kept < H2_BACKLOG);
+        assert!(timeout(Duration::from_millis(10), unsent.none()).await.is_err());
         drop(part);
+        unsent.none().await;
         assert_eq!(backlog.room.available_permits(), H2_BACKLOG);
         // More than there is at all is what there is.
         let all = backlog.room(2 * H2_BACKLOG).await.unwrap();

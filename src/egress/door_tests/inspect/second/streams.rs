@@ -417,3 +417,46 @@ async fn headers_pass_in_their_order_and_as_they_are_on_both_ways() {
     let others: Vec<_> = all.into_iter().filter(|(name, _)| !name.ends_with("cookie")).collect();
     assert_eq!(own(&trailers), others);
 }
+
+#[tokio::test]
+async fn a_reset_does_not_overtake_what_the_host_sent_before_it() {
+    const SIZE: usize = 300_000;
+    let world = ca();
+    let addr = secure(&world, HOST, Alpn::Http2, |stream| async move {
+        let mut builder = h2::server::Builder::new();
+        let mut connection =
+            builder.max_send_buffer_size(1 << 20).handshake::<_, Bytes>(stream).await.unwrap();
+        while let Some(Ok((_, mut respond))) = connection.accept().await {
+            tokio::spawn(async move {
+                let mut out = respond.send_response(Response::new(()), false).unwrap();
+                out.send_data(Bytes::from(vec![b'y'; SIZE]), false).unwrap();
+                // Until it is on its way.
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                out.send_reset(h2::Reason::NO_ERROR);
+            });
+        }
+    })
+    .await;
+    let read = read(addr, &world);
+    let client = connect(&read, HOST, Offer::Both).await.unwrap();
+    // It takes a part, and reads the rest long after the reset.
+    let mut builder = h2::client::Builder::new();
+    let handshake = builder.initial_window_size(65_535).handshake::<_, Bytes>(client);
+    let (sender, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    let mut sender = sender.ready().await.unwrap();
+    let (response, _) = sender.send_request(post("/"), true).unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut body = timeout(PATIENCE, response).await.unwrap().unwrap().into_body();
+    let mut got = 0;
+    let end = loop {
+        match timeout(PATIENCE, body.data()).await.expect("it stands still") {
+            Some(Ok(data)) => {
+                got += data.len();
+                body.flow_control().release_capacity(data.len()).unwrap();
+            }
+            end => break end.and_then(Result::err).and_then(|error| error.reason()),
+        }
+    };
+    assert_eq!((got, end), (SIZE, Some(h2::Reason::NO_ERROR)));
+}
