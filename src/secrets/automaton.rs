@@ -82,6 +82,32 @@ impl Automaton {
         self.nodes[state as usize].open as usize
     }
 
+    /// For each state how many of the last bytes may have to change when a text that is open comes to its end. Of a text the first
+    /// bytes never have, as many as `alike` says by its index.
+    pub(super) fn changing(&self, alike: &[usize]) -> Vec<u32> {
+        let length = self.nodes.len();
+        // Of the texts that go on behind a node: a child comes behind its parent.
+        let mut least = vec![usize::MAX; length];
+        for node in (0..length).rev() {
+            let mut child = self.nodes[node].child;
+            while child != NONE {
+                let (at, child_node) = (child as usize, &self.nodes[child as usize]);
+                let own = if child_node.text == NONE { usize::MAX } else { alike[child_node.text as usize] };
+                least[node] = least[node].min(least[at]).min(own);
+                child = child_node.sibling;
+            }
+        }
+        let mut shorter_first: Vec<usize> = (0..length).collect();
+        shorter_first.sort_by_key(|node| self.nodes[*node].depth);
+        let mut changing = vec![0; length];
+        for at in shorter_first {
+            let node = &self.nodes[at];
+            let own = (node.depth as usize).saturating_sub(least[at]) as u32;
+            changing[at] = own.max(changing[node.suffix as usize]);
+        }
+        changing
+    }
+
     /// The texts that end in `state`, as index and length, the longest first.
     pub(super) fn ends(&self, state: u32) -> impl Iterator<Item = (usize, usize)> {
         let node = &self.nodes[state as usize];

@@ -58,6 +58,8 @@ pub(super) struct Table {
     rows: Vec<Row>,
     /// Which bytes may have to change because of what follows.
     shared: [bool; 256],
+    /// How many of the last bytes may have to change, by the automaton's state.
+    changing: Vec<u32>,
 }
 
 struct Row {
@@ -71,6 +73,12 @@ impl Table {
     /// A table of the forms of each secret, in the order of `names`.
     pub(super) fn new(names: Vec<String>, forms: Vec<Vec<Pair>>) -> Self {
         let automaton = Automaton::new(forms.iter().flatten().map(|pair| pair.find.as_slice()));
+        // What stands before it may have to change too.
+        let alike = |pair: &Pair| match pair.edges.first {
+            Some(_) => 0,
+            None => pair.find.iter().zip(pair.put.iter()).take_while(|(find, put)| find == put).count(),
+        };
+        let changing = automaton.changing(&forms.iter().flatten().map(alike).collect::<Vec<_>>());
         let row = |secret, pair: Pair| Row { secret, put: pair.put, edges: pair.edges };
         let rows: Vec<Row> = forms
             .into_iter()
@@ -79,7 +87,7 @@ impl Table {
             .collect();
         let firsts: Vec<Shared> = rows.iter().filter_map(|row| row.edges.first).collect();
         let shared = std::array::from_fn(|byte| firsts.iter().any(|first| first.fixed(byte as u8).is_some()));
-        Self { names, automaton, rows, shared }
+        Self { names, automaton, rows, shared, changing }
     }
 
     /// All that is in `bytes`, those that end first first; what is part of another comes before it.
@@ -109,7 +117,8 @@ impl Table {
 }
 
 /// Replaces, or only watches, in a stream. However the stream is cut, what comes out is the same, and as long as what went
-/// in. It holds back only what may be the beginning of something that is looked for, or the character before it.
+/// in. It holds back only what may be within something that is looked for and is another there, or the character before it: a
+/// known prefix that a value and its sentinel share goes on, so that a message that ends in its first letter is not waited with.
 pub struct Stream {
     table: Arc<Table>,
     /// What becomes of each secret.
@@ -118,13 +127,15 @@ pub struct Stream {
     /// What the next byte has to do with what was put before it. The state is not [`START`] then.
     last: Option<Shared>,
     held: Zeroizing<Vec<u8>>,
+    /// Bytes since something was put in.
+    since: usize,
     noted: Noted,
 }
 
 impl Stream {
     pub(super) fn new(table: Arc<Table>, what: Vec<What>) -> Self {
         let (held, noted) = (Zeroizing::new(Vec::new()), Noted::default());
-        Self { table, what, state: START, last: None, held, noted }
+        Self { table, what, state: START, last: None, held, since: usize::MAX, noted }
     }
 
     /// Takes the next `bytes` and appends what is certain to `out`.
@@ -137,7 +148,7 @@ impl Stream {
         out.extend_from_slice(bytes);
         let table = Arc::clone(&self.table);
         let automaton = &table.automaton;
-        let mut at = 0;
+        let (mut at, mut replaced) = (0, None);
         while at < bytes.len() {
             if self.state == START {
                 at = automaton.skip(bytes, at);
@@ -146,9 +157,21 @@ impl Stream {
             self.state = automaton.step(self.state, *byte);
             fix(self.last.take(), out.get_mut(base + at));
             at += 1;
-            self.replace(&table, &mut out[begin..base + at]);
+            if self.replace(&table, &mut out[begin..base + at]) {
+                replaced = Some(at);
+            }
         }
-        let mut held = out.len() - automaton.open(self.state);
+        self.since = match replaced {
+            Some(at) => bytes.len() - at,
+            None => self.since.saturating_add(bytes.len()),
+        };
+        if self.what.iter().all(|what| *what == What::Leave) {
+            return;
+        }
+        // What was put into something that is open is undone by its end.
+        let open = automaton.open(self.state);
+        let back = if self.since <= open { open } else { table.changing[self.state as usize] as usize };
+        let mut held = out.len() - back;
         if held > begin && table.shared[usize::from(out[held - 1])] {
             held -= 1;
         }
@@ -163,6 +186,7 @@ impl Stream {
         self.held.clear();
         self.state = START;
         self.last = None;
+        self.since = usize::MAX;
     }
 
     /// What was met so far.
@@ -170,8 +194,8 @@ impl Stream {
         &self.noted
     }
 
-    /// Replaces what ends where `out` ends.
-    fn replace(&mut self, table: &Table, out: &mut [u8]) {
+    /// Replaces what ends where `out` ends, and says whether there was something. Of what began before, the beginning stays.
+    fn replace(&mut self, table: &Table, out: &mut [u8]) -> bool {
         let mut covered = 0;
         for (text, length) in table.automaton.ends(self.state) {
             let row = &table.rows[text];
@@ -180,12 +204,14 @@ impl Stream {
             // The longest comes first, and what is part of it is gone with it.
             if what == What::Put && length > covered {
                 covered = length;
-                let start = out.len() - length;
-                out[start..].copy_from_slice(&row.put);
+                let gone = length.saturating_sub(out.len());
+                let start = out.len() - (length - gone);
+                out[start..].copy_from_slice(&row.put[gone..]);
                 fix(row.edges.first, out[..start].last_mut());
                 self.last = row.edges.last;
             }
         }
+        covered > 0
     }
 }
 

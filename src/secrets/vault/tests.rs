@@ -366,6 +366,42 @@ fn an_event_is_not_held_back() {
 }
 
 #[test]
+fn a_message_that_may_begin_a_known_prefix_is_not_waited_with() {
+    let vault = Vault::new(vec![secret("KEY", KEY, "api.example.com", &Place::ALL)]);
+    let key = fake(&vault, 0);
+    let up = || vault.outgoing(&to("api.example.com:443"), Channel::VerifiedTls);
+    for (mut stream, value, fake) in
+        [(vault.scrub().unwrap(), KEY, key.as_str()), (up().body().unwrap(), key.as_str(), KEY)]
+    {
+        // In base64 at each place too, and where it goes on otherwise.
+        for message in
+            ["yes", "100%", "\\", "sk-ant-api03-", "c2stYW50", "NrLWFudC", "zay1h", "as", "&", "sk-a nt"]
+        {
+            let mut out = Vec::new();
+            stream.push(message.as_bytes(), &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), message);
+        }
+        stream.finish(&mut Vec::new());
+        for cut in 1..value.len() {
+            let mut out = Vec::new();
+            stream.push(value[..cut].as_bytes(), &mut out);
+            assert_eq!(out, &value.as_bytes()[..cut.min(out.len())], "no byte is another yet");
+            stream.push(value[cut..].as_bytes(), &mut out);
+            stream.finish(&mut out);
+            assert_eq!(String::from_utf8_lossy(&out), fake, "{cut}");
+        }
+    }
+    // Where nothing is put in, nothing is waited with.
+    let mut outgoing = vault.outgoing(&to("other.example:443"), Channel::VerifiedTls);
+    let mut out = Vec::new();
+    let mut stream = outgoing.body().unwrap();
+    stream.push(&key.as_bytes()[..key.len() - 1], &mut out);
+    assert_eq!(out, &key.as_bytes()[..key.len() - 1]);
+    stream.push(&key.as_bytes()[key.len() - 1..], &mut out);
+    assert!(stream.noted().stray.contains("KEY") && out == key.as_bytes());
+}
+
+#[test]
 fn values_that_overlap_are_both_gone() {
     let (first, second) = ("abcdefghijklmnop==", "==qrstuvwxyz0123456");
     let whole = "abcdefghijklmnop==qrstuvwxyz0123456789";
