@@ -104,11 +104,11 @@ pub(super) async fn run(
                 },
                 ended = &mut download => {
                     if uploading && matches!(ended, Ok(Downloaded::Response(_))) {
-                        // What is not sent yet belongs to the request all the same.
+                        // What is not sent yet belongs to the request all the same, as long as it comes.
                         tokio::select! {
                             _ = &mut upload => {}
                             () = broken(client) => {}
-                            () = activity.idle_for(gate.deadlines.half_closed) => {}
+                            () = activity.idle_for(gate.deadlines.linger) => {}
                         }
                     }
                     break ended;

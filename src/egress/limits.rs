@@ -61,7 +61,8 @@ pub const READ_SIZE: usize = 256 * 1024;
 pub const INSPECT_READ: usize = 64 * 1024;
 
 /// Connections at once whose traffic is read, from their ClientHello on; further ones wait. TLS on both sides costs an idle
-/// one some 60 KiB, one on which bodies move up to 400 KiB.
+/// one some 60 KiB, one on which bodies move up to 400 KiB, and one where they stand still both ways 1.1 MiB: what was read of the
+/// socket waits there too.
 pub const MAX_INSPECTED: usize = 2048;
 
 /// Of these, the ones that speak HTTP/2; further ones wait. An idle one costs 100 KiB. When a client and a host work together

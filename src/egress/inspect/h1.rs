@@ -359,11 +359,11 @@ where
             }
             ended = &mut download => {
                 if uploading && matches!(ended, Ok(Downloaded::Response(..))) {
-                    // What is not sent yet belongs to the request all the same, and clients that send all before they read
-                    // would take a broken connection for the answer.
+                    // What is not sent yet belongs to the request all the same, as long as it comes, and clients that send all before
+                    // they read would take a broken connection for the answer.
                     tokio::select! {
                         () = uploaded(upload, &progress) => {}
-                        () = session.activity.idle_for(session.idle(true)) => {}
+                        () = session.activity.idle_for(session.gate.deadlines.linger) => {}
                     }
                 }
                 return ended;

@@ -31,7 +31,7 @@ pub(super) use self::backlog::{Backlog, Frames};
 use self::host::{Host, Sent, Unsent};
 use self::refusal::{Asked, PERMISSION_DENIED, UNAVAILABLE, refusal, say};
 use super::body::{Held, Incoming, Way, copied, copied_name, is_too_large, pass, scrub, tell_cut, weight};
-use super::head::{HTTPS_PORT, asks_for_part, host_of, is_left_out};
+use super::head::{HTTPS_PORT, asks_for_part, codes_nothing, host_of, is_left_out};
 use super::{Outside, Session, Unreachable};
 
 mod backlog;
@@ -350,7 +350,8 @@ impl Served {
             say(respond, refusal(StatusCode::BAD_GATEWAY, line, asked, UNAVAILABLE));
             return None;
         }
-        if session.bound && !ends && is_encoded(&parts.headers) {
+        let mut codings = parts.headers.get_all(CONTENT_ENCODING).iter();
+        if session.bound && !ends && codings.any(|coding| !codes_nothing(coding.as_bytes())) {
             let line = session.unreachable(super::COMPRESSED).to_string();
             say(respond, refusal(StatusCode::BAD_GATEWAY, line, asked, UNAVAILABLE));
             return None;

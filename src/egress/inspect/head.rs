@@ -3,6 +3,7 @@
 
 use crate::egress::head::Framing;
 use crate::policy::authority::Authority;
+use crate::policy::http_rule::is_header;
 use crate::secrets::{Outgoing, Vault};
 
 /// The port of `https:`.
@@ -27,12 +28,20 @@ pub(super) fn host_of(target: &Authority) -> String {
 
 /// Whether the header `name` of a request to a host with secrets is left out.
 pub(super) fn is_left_out(name: &str) -> bool {
-    LEFT_OUT.iter().any(|(left_out, _)| name.eq_ignore_ascii_case(left_out))
+    LEFT_OUT.iter().any(|(left_out, _)| is_header(name, left_out))
+}
+
+/// Whether a Content-Encoding changes nothing: what servers send though the standard has no such coding, or that says none.
+pub(super) fn codes_nothing(value: &[u8]) -> bool {
+    const NOTHING: [&[u8]; 7] = [b"", b"identity", b"none", b"utf-8", b"8bit", b"binary", b"aws-chunked"];
+    value
+        .split(|byte| *byte == b',')
+        .all(|coding| NOTHING.iter().any(|nothing| coding.trim_ascii().eq_ignore_ascii_case(nothing)))
 }
 
 /// Whether the header `name` asks for a part.
 pub(super) fn asks_for_part(name: &str) -> bool {
-    PARTS.iter().any(|part| name.eq_ignore_ascii_case(part))
+    PARTS.iter().any(|part| is_header(name, part))
 }
 
 /// The head of a request, `head`, as the host gets it. The connection to the host is kept, but for WebSocket.

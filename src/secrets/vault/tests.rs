@@ -384,15 +384,15 @@ fn a_message_that_may_begin_a_known_prefix_is_not_waited_with() {
         stream.finish(&mut Vec::new());
         for cut in 1..value.len() {
             let mut out = Vec::new();
-            stream.push(value[..cut].as_bytes(), &mut out);
+            stream.push(&value.as_bytes()[..cut], &mut out);
             assert_eq!(out, &value.as_bytes()[..cut.min(out.len())], "no byte is another yet");
-            stream.push(value[cut..].as_bytes(), &mut out);
+            stream.push(&value.as_bytes()[cut..], &mut out);
             stream.finish(&mut out);
             assert_eq!(String::from_utf8_lossy(&out), fake, "{cut}");
         }
     }
     // Where nothing is put in, nothing is waited with.
-    let mut outgoing = vault.outgoing(&to("other.example:443"), Channel::VerifiedTls);
+    let outgoing = vault.outgoing(&to("other.example:443"), Channel::VerifiedTls);
     let mut out = Vec::new();
     let mut stream = outgoing.body().unwrap();
     stream.push(&key.as_bytes()[..key.len() - 1], &mut out);

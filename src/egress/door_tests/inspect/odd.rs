@@ -42,7 +42,10 @@ async fn in_whatever_place_an_answer_has_the_secret_it_does_not_come_in() {
         (coded("x-gzip"), "compressed"),
         (coded("identity\r\nContent-Encoding: br"), "compressed"),
         (coded("any"), "compressed"),
-        (coded(""), "compressed"),
+        (coded("aws-chunked, gzip"), "compressed"),
+        (coded(""), "\r\n\r\n{}"),
+        (coded("UTF-8"), "\r\n\r\n{}"),
+        (coded("identity, aws-chunked"), "\r\n\r\n{}"),
         (
             format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n25\r\n{VALUE}\r\n0\r\n\r\n"),
             "502 Bad",

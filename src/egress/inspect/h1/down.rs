@@ -91,7 +91,7 @@ impl<C: AsyncRead + AsyncWrite> Down<'_, C> {
             return Ok(None);
         }
         let encoded = |(name, value): (&str, &[u8])| {
-            name.eq_ignore_ascii_case("content-encoding") && !value.eq_ignore_ascii_case(b"identity")
+            name.eq_ignore_ascii_case("content-encoding") && !head::codes_nothing(value)
         };
         if response.fields.iter().any(encoded) {
             return Err(Failure::Origin(COMPRESSED.to_owned()));

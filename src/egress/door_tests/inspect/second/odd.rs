@@ -31,7 +31,8 @@ async fn an_answer_that_cannot_be_searched_is_not_passed_on() {
         (&["identity, br"], false),
         (&["identity", "zstd"], false),
         (&["any"], false),
-        (&[""], false),
+        (&[""], true),
+        (&["none", "identity, identity"], true),
     ] {
         let mut request = Request::get("https://api.test/").body(Full::default()).unwrap();
         for coding in codings {
