@@ -286,6 +286,35 @@ async fn expectations_pass_and_an_early_answer_is_not_lost() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_whole_before_its_request_leaves_the_request_whole() {
+    const SIZE: usize = 4 << 20;
+    let (sender, mut took) = mpsc::unbounded_channel();
+    let addr = origin(move |mut stream| {
+        let sender = sender.clone();
+        async move {
+            until(&mut stream, "\r\n\r\n").await;
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nearly").await.unwrap();
+            let (mut buffer, mut taken) = (vec![0; 1 << 16], 0);
+            while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+                taken += count;
+            }
+            sender.send(taken).unwrap();
+        }
+    })
+    .await;
+    let jail = jail(towards(&["ok.test"], addr));
+    let mut client = TcpStream::connect(jail.proxy).await.unwrap();
+    let head = format!("POST http://ok.test/ HTTP/1.1\r\nHost: ok.test\r\nContent-Length: {SIZE}\r\n\r\n");
+    client.write_all(head.as_bytes()).await.unwrap();
+    // Until the answer has passed.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    timeout(PATIENCE, client.write_all(&vec![b'x'; SIZE])).await.unwrap().unwrap();
+    let got = until(&mut client, "early").await;
+    assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+    assert_eq!(timeout(PATIENCE, took.recv()).await.unwrap(), Some(SIZE));
+}
+
+#[tokio::test]
 async fn websockets_pass_and_other_upgrades_do_not() {
     let addr = origin(|mut stream| async move {
         let head = until(&mut stream, "\r\n\r\n").await;
