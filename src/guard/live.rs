@@ -396,6 +396,8 @@ impl Live {
         let says = metadata.is_file() && (named(".git") || named("commondir"));
         match verdict {
             Verdict::HoldBack if says && metadata.len() == 0 && self.waits_for(spot, path) => {}
+            // It was written while it was looked at.
+            Verdict::HoldBack if says && metadata.len() == 0 && self.is_kept(spot, in_new_repository) => {}
             Verdict::HoldBack => self.hold_back(spot, path),
             Verdict::Keep if says => {
                 // It may be written again.
@@ -403,6 +405,11 @@ impl Live {
             }
             Verdict::Keep | Verdict::Hooks | Verdict::Config => {}
         }
+    }
+
+    fn is_kept(&self, spot: &Spot, in_new_repository: bool) -> bool {
+        let root = &self.ground.trees()[spot.tree].root;
+        matches!(judge(root, &spot.below, in_new_repository), Verdict::Keep) && self.watch.arm_file(spot)
     }
 
     /// Whether an empty file is watched, and still empty.
